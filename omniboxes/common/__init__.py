@@ -1,0 +1,1 @@
+"""What the tiers and their client share: wire models, settings, HTTP plumbing."""

@@ -1,0 +1,1 @@
+"""Starting and stopping the servers of the tier."""

@@ -1,0 +1,1 @@
+"""The API gateway and load balancer over all nodes."""

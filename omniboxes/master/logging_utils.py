@@ -1,0 +1,10 @@
+"""Logging of the master process."""
+
+from __future__ import annotations
+
+from omniboxes.common import logs
+
+
+def configure_logging(level: str) -> None:
+    """Log to stderr, each line marked `master`."""
+    logs.configure("master", level)

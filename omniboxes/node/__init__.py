@@ -1,0 +1,1 @@
+"""The browser tier of one machine: node server, instance servers, browsers."""

@@ -1,0 +1,1 @@
+"""Browser sessions: one isolated Chromium context each, driven over CDP."""

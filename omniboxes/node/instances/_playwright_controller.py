@@ -1,0 +1,271 @@
+"""One page of a session, driven over its own CDP session.
+
+Playwright owns the page's life; everything on the hot path (input, settling, marks, capture) is one
+CDP message. Events arrive in order with the answers, so when the answer of an evaluation is here,
+so is everything the page had started before it: navigations, new windows, dialogs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Self
+
+from playwright.async_api import Error as PlaywrightError
+
+from omniboxes.errors import NavigationFailed, ScriptFailed
+from omniboxes.node.instances._types import ImageOptions, Metadata, Notices
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession, Page
+
+WORLD_NAME = "omnibox"
+REQUESTED_LIMIT_S = 0.3
+_SAME_DOCUMENT = frozenset({"sameDocument", "historySameDocument"})
+_METADATA = "({title: document.title, url: location.href, width: innerWidth, height: innerHeight})"
+
+
+class TabClosed(Exception):
+    """The page is gone, by itself or by us; the session may live on in another tab."""
+
+
+class ContextLost(Exception):
+    """The document was replaced while we were talking to it."""
+
+
+@cache
+def script(name: str) -> str:
+    """Return a script that ships with this package."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+class Tab:
+    """A page with its CDP session, its navigation state and its isolated world."""
+
+    def __init__(self, page: Page, cdp: CDPSession, opener: Tab | None, notices: Notices) -> None:
+        self.page = page
+        self.opener = opener
+        self.is_closed = False
+        self.windows_opened = 0
+        self._cdp = cdp
+        self._notices = notices
+        self.main_frame = ""
+        self._worlds: dict[str, int] = {}
+        self._navigating: set[str] = set()
+        self._requested: dict[str, float] = {}
+        self._navigation_event = asyncio.Event()
+
+    @classmethod
+    async def attach(cls, page: Page, opener: Tab | None, notices: Notices) -> Self:
+        """Wrap a Playwright page; raises TabClosed when it is gone already."""
+        try:
+            tab = cls(page, await page.context.new_cdp_session(page), opener, notices)
+            tab._listen()
+            await tab._cdp.send("Page.enable")
+            tree = await tab._cdp.send("Page.getFrameTree")
+        except PlaywrightError as exc:
+            raise TabClosed from exc
+        tab.main_frame = tree["frameTree"]["frame"]["id"]
+        return tab
+
+    # Talking to the page.
+
+    async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send one CDP message and return its answer."""
+        try:
+            return await self._cdp.send(method, params)
+        except PlaywrightError as exc:
+            raise self.translated(exc) from exc
+
+    def translated(self, exc: PlaywrightError) -> Exception:
+        """Say in our own types what Playwright says in words."""
+        message = exc.message
+        if self.is_closed or "closed" in message or "crashed" in message or "detached" in message:
+            return TabClosed(message)
+        if "context" in message or "navigated" in message or "Frame" in message:
+            return ContextLost(message)
+        return exc
+
+    async def evaluate(self, expression: str, *, in_world: int | None = None) -> Any:
+        """Evaluate in the page, or in a world of it, and return the value.
+
+        Raises ScriptFailed when the expression throws, ContextLost when the document goes away.
+        """
+        params: dict[str, Any] = {
+            "expression": expression,
+            "returnByValue": True,
+            "awaitPromise": True,
+        }
+        if in_world is not None:
+            params["contextId"] = in_world
+        answer = await self.send("Runtime.evaluate", params)
+        if (details := answer.get("exceptionDetails")) is not None:
+            thrown = details.get("exception", {})
+            text = thrown.get("description") or str(thrown.get("value", details.get("text")))
+            raise ScriptFailed(f"evaluate: {text.splitlines()[0][:500]}")
+        return answer["result"].get("value")
+
+    async def world(self, frame: str) -> int:
+        """Return our isolated world in a frame; made anew for every document it shows."""
+        known = self._worlds.get(frame)
+        if known is not None:
+            return known
+        made = await self.send(
+            "Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME}
+        )
+        world = int(made["executionContextId"])
+        await self.evaluate(script("_page_script.js"), in_world=world)
+        self._worlds[frame] = world
+        return world
+
+    def has_world(self, frame: str, world: int) -> bool:
+        """Tell whether the frame still shows the document that this world belongs to."""
+        return self._worlds.get(frame) == world
+
+    async def call(self, expression: str, frame: str | None = None) -> Any:
+        """Call our own page script in the top document, or in a frame of it."""
+        frame = frame or self.main_frame
+        try:
+            return await self.evaluate(expression, in_world=await self.world(frame))
+        except ContextLost:
+            self._worlds.pop(frame, None)
+            raise
+
+    async def frame_behind(self, expression: str, frame: str) -> str:
+        """Return the id of the frame that an element of ours, named by an expression, shows."""
+        params = {"expression": expression, "contextId": await self.world(frame)}
+        answer = await self.send("Runtime.evaluate", params)
+        object_id = answer["result"].get("objectId")
+        if object_id is None:
+            raise ContextLost("the frame's element is gone")
+        node = await self.send("DOM.describeNode", {"objectId": object_id})
+        return str(node["node"].get("frameId", ""))
+
+    async def metadata(self) -> Metadata:
+        """Ask the page for its title, address and size."""
+        return Metadata(**await self.evaluate(_METADATA))
+
+    # Looking.
+
+    async def capture(self, options: ImageOptions) -> bytes:
+        """Take a screenshot of the viewport as it is now."""
+        params: dict[str, Any] = {"format": options.format, "optimizeForSpeed": True}
+        if options.format != "png":
+            params["quality"] = options.quality or 80
+        answer = await self.send("Page.captureScreenshot", params)
+        return base64.b64decode(answer["data"])
+
+    # Navigating.
+
+    async def navigate(self, url: str) -> None:
+        """Load a URL up to its commit; raises NavigationFailed with Chromium's reason."""
+        answer = await self.send("Page.navigate", {"url": url})
+        if (reason := answer.get("errorText")) is None:
+            return
+        if answer.get("isDownload"):
+            raise NavigationFailed(f"{url} is a download, not a page; the page did not change")
+        raise NavigationFailed(reason)
+
+    async def unreachable_url(self) -> str | None:
+        """Return the address behind Chromium's error page, None on any other page."""
+        tree = await self.send("Page.getFrameTree")
+        address: str | None = tree["frameTree"]["frame"].get("unreachableUrl")
+        return address
+
+    async def back(self) -> bool:
+        """Go back one entry; False when there is none."""
+        history = await self.send("Page.getNavigationHistory")
+        index = history["currentIndex"]
+        entries = history["entries"]
+        # The blank page a session starts with is nobody's history.
+        if index == 0 or (index == 1 and entries[0]["url"] == "about:blank"):
+            return False
+        self._requested[self.main_frame] = time.monotonic()
+        await self.send("Page.navigateToHistoryEntry", {"entryId": entries[index - 1]["id"]})
+        return True
+
+    async def interrupt(self) -> None:
+        """Stop whatever keeps the page from answering: a script or a load."""
+        await self.send("Runtime.terminateExecution")
+        await self.send("Page.stopLoading")
+        self._navigating.clear()
+        self._requested.clear()
+
+    @property
+    def is_navigating(self) -> bool:
+        """Whether a navigation was asked for or is under way in any frame."""
+        oldest = time.monotonic() - REQUESTED_LIMIT_S
+        self._requested = {f: at for f, at in self._requested.items() if at > oldest}
+        return bool(self._navigating or self._requested)
+
+    @property
+    def main_is_navigating(self) -> bool:
+        """Whether the page itself, not only a frame of it, is being replaced."""
+        return self.main_frame in self._navigating or self.main_frame in self._requested
+
+    def ignore_frame_navigations(self) -> None:
+        """Forget the navigations under way in frames; they have had their time."""
+        self._navigating &= {self.main_frame}
+        self._requested = {f: at for f, at in self._requested.items() if f == self.main_frame}
+
+    async def navigation_changed(self) -> None:
+        """Return at the next event of a navigation; a mere request is looked at again soon."""
+        self._navigation_event.clear()
+        if self._navigating or not self._requested:
+            await self._navigation_event.wait()
+            return
+        try:
+            async with asyncio.timeout(REQUESTED_LIMIT_S):
+                await self._navigation_event.wait()
+        except TimeoutError:
+            return  # the request came to nothing; is_navigating forgets it by its age
+
+    # Events.
+
+    def _listen(self) -> None:
+        handlers = {
+            "Page.frameRequestedNavigation": self._on_requested,
+            "Page.frameStartedNavigating": self._on_started,
+            "Page.frameNavigated": self._on_navigated,
+            "Page.navigatedWithinDocument": self._on_ended,
+            "Page.frameStoppedLoading": self._on_ended,
+            "Page.frameDetached": self._on_ended,
+            "Page.windowOpen": self._on_window_open,
+            "Page.javascriptDialogOpening": self._on_dialog,
+        }
+        for name, handler in handlers.items():
+            self._cdp.on(name, handler)
+        self.page.on("download", lambda d: self._notices.downloads.append(d.suggested_filename))
+
+    def _on_requested(self, event: dict[str, Any]) -> None:
+        if event.get("disposition") == "currentTab":
+            self._requested[event["frameId"]] = time.monotonic()
+
+    def _on_started(self, event: dict[str, Any]) -> None:
+        if event.get("navigationType") not in _SAME_DOCUMENT:
+            self._navigating.add(event["frameId"])
+
+    def _on_navigated(self, event: dict[str, Any]) -> None:
+        frame = event["frame"]["id"]
+        if frame == self.main_frame:
+            self._worlds.clear()
+        self._worlds.pop(frame, None)
+        self._forget(frame)
+
+    def _on_ended(self, event: dict[str, Any]) -> None:
+        self._forget(event["frameId"])
+
+    def _forget(self, frame: str) -> None:
+        self._navigating.discard(frame)
+        self._requested.pop(frame, None)
+        self._navigation_event.set()
+
+    def _on_window_open(self, _: dict[str, Any]) -> None:
+        self.windows_opened += 1
+
+    def _on_dialog(self, event: dict[str, Any]) -> None:
+        # Playwright dismisses it; the agent is told what it said.
+        self._notices.dialogs.append({"type": event["type"], "message": event["message"][:1000]})

@@ -1,0 +1,1 @@
+"""Tests of the node: pool, leases, supervisor, instance servers."""
