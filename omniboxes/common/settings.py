@@ -6,9 +6,9 @@ Every server of a deployment reads the same class, so that one environment confi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from omniboxes.common.commands import first_problem
@@ -16,11 +16,18 @@ from omniboxes.errors import SetupError
 
 ENV_PREFIX = "OMNIBOX_"
 
+LogLevel = Annotated[
+    Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"],
+    BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
+]
+
 
 class Settings(BaseSettings):
     """One value object with every knob of the browser tier."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
 
     api_key: SecretStr | None = None
     """Key that clients send as `x-api-key`. Needed on a non-loopback bind."""
@@ -70,7 +77,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024)
     """Largest request body."""
 
-    log_level: str = "INFO"
+    log_level: LogLevel = "INFO"
     """Level of the servers' logs; DEBUG adds one line per request."""
 
     @classmethod

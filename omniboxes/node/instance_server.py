@@ -91,23 +91,28 @@ def _end_with_keeper(keeper: asyncio.Task[None]) -> None:
     os._exit(1)
 
 
-def _host(request: Request) -> BrowserHost:
+# Dependencies are coroutines: FastAPI runs plain functions in a thread, which costs more than they do.
+
+
+async def _host(request: Request) -> BrowserHost:
     host: BrowserHost = request.app.state.host
     return host
 
 
-def _session(request: Request, instance_id: Annotated[str, Query()]) -> PlaywrightInstance:
-    return _host(request).session(instance_id)
+HostDep = Annotated[BrowserHost, Depends(_host)]
+
+
+async def _session(host: HostDep, instance_id: Annotated[str, Query()]) -> PlaywrightInstance:
+    return host.session(instance_id)
+
+
+SessionDep = Annotated[PlaywrightInstance, Depends(_session)]
 
 
 def _command_deadline_s(request: Request, command: Command | None) -> float:
     settings: Settings = request.app.state.settings
     own_s = command.duration if isinstance(command, Sleep) else 0.0
     return budget_s(request, settings.command_timeout_s + own_s)
-
-
-HostDep = Annotated[BrowserHost, Depends(_host)]
-SessionDep = Annotated[PlaywrightInstance, Depends(_session)]
 
 
 def _add_lease_routes(app: FastAPI) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omniboxes.common.hop import Hop
 from omniboxes.common.wire import InstanceId
@@ -39,6 +39,7 @@ HEALTH_EVERY_S = 3.0
 HEALTH_DEADLINE_S = 3.0
 HEALTH_FAILURES = 3
 MAX_LINE_BYTES = 64 * 1024
+STDIN, STDOUT = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,59 @@ class Supervisor:
         await asyncio.to_thread(self._root.remove)
 
 
+class _Channel(asyncio.SubprocessProtocol):
+    """The control channel of one life: whole lines from stdout, and its end.
+
+    The end of the process is noted by itself: whatever inherited its stdout can keep that open.
+    """
+
+    def __init__(self, on_line: Callable[[bytes], None]) -> None:
+        self.closed = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.either = asyncio.Event()
+        self._on_line = on_line
+        self._rest = b""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Take in what the child wrote."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._on_line(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note the end of stdout; our own end of stdin is of no interest."""
+        if fd == STDOUT:
+            self.closed.set()
+            self.either.set()
+
+    def process_exited(self) -> None:
+        """Note the end of the process."""
+        self.exited.set()
+        self.either.set()
+
+
+class _Life(NamedTuple):
+    """One running process of a child."""
+
+    transport: asyncio.SubprocessTransport
+    channel: _Channel
+
+    def end(self) -> None:
+        """Ask the process to end."""
+        stdin = self.transport.get_pipe_transport(STDIN)
+        if stdin is not None:
+            stdin.close()
+        with suppress(ProcessLookupError):
+            self.transport.terminate()
+
+    def kill(self) -> None:
+        """Kill the process and what is in its session, which it leads."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.transport.get_pid(), signal.SIGKILL)
+
+
 class Child:
     """One instance server through all its lives."""
 
@@ -142,7 +196,7 @@ class Child:
         self._hop = hop
         self._starts = starts
         self._report = report
-        self._process: asyncio.subprocess.Process | None = None
+        self._life: _Life | None = None
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._listening = asyncio.Event()
@@ -172,23 +226,17 @@ class Child:
     async def stop(self) -> None:
         """End the server; returns when it has ended and its directory is gone."""
         self._stopping.set()
-        if (process := self._process) is not None and process.returncode is None:
-            assert process.stdin is not None
-            process.stdin.close()
-            with suppress(ProcessLookupError):
-                process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S):
-                await self._stopped.wait()
-        except TimeoutError:
+        if self._life is not None:
+            self._life.end()
+        if not await _is_set_within(self._stopped, STOP_S):
             logger.warning("Instance server %d does not end; killing it", self._spec.port)
             self.kill()
             await self._stopped.wait()
 
     def kill(self) -> None:
         """Kill the server, if it is running."""
-        if self._process is not None and self._process.returncode is None:
-            _kill_session(self._process)
+        if self._life is not None and not self._life.channel.exited.is_set():
+            self._life.kill()
 
     async def _pause(self, seconds: float, lived_s: float) -> None:
         logger.warning(
@@ -197,9 +245,7 @@ class Child:
             lived_s,
             seconds,
         )
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+        await _is_set_within(self._stopping, seconds)
 
     async def _live(self, root: TempRoot) -> None:
         directory = await asyncio.to_thread(root.make, self._spec.port)
@@ -207,11 +253,9 @@ class Child:
             await self._starts.acquire()
             self._may_start = True
             if not self._stopping.is_set():
-                self._process = await self._spawn(directory)
-                await self._attend(self._process)
+                await self._attend(await self._spawn(directory))
         finally:
             self._let_others_start()
-            self._process = None
             await asyncio.shield(asyncio.to_thread(remove_directory, directory))
 
     def _let_others_start(self) -> None:
@@ -219,59 +263,51 @@ class Child:
             self._may_start = False
             self._starts.release()
 
-    async def _spawn(self, directory: Path) -> asyncio.subprocess.Process:
+    async def _spawn(self, directory: Path) -> _Life:
         self._listening.clear()
         self._started.clear()
         self._ready = 0
-        return await asyncio.create_subprocess_exec(
+        loop = asyncio.get_running_loop()
+        transport, channel = await loop.subprocess_exec(
+            lambda: _Channel(self._dispatch),
             *self._launch.argv(self._spec),
             env=self._launch.environ(directory),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=MAX_LINE_BYTES,
+            stderr=None,
             # Ctrl-C in a terminal reaches the top process only, which ends the others in order.
             start_new_session=True,
         )
+        return _Life(transport, channel)
 
-    async def _attend(self, process: asyncio.subprocess.Process) -> None:
+    async def _attend(self, life: _Life) -> None:
         """Follow one life from its start until the process has ended."""
+        self._life = life
         try:
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch())
-                pump = group.create_task(self._pump(process))
-                ended = group.create_task(process.wait())
-                await asyncio.wait({pump, ended}, return_when=asyncio.FIRST_COMPLETED)
+                await life.channel.either.wait()
                 watch.cancel()
-                if ended.done():
-                    # What it wrote last may still be in the pipe.
-                    await asyncio.wait({pump}, timeout=DRAIN_S)
-                self._report(Down(self._spec.port))
-                # Without its control channel a server is of no use, so it has to end as well.
-                await asyncio.wait({ended}, timeout=STOP_S)
-                _kill_session(process)
-                await asyncio.wait({ended}, timeout=STOP_S)
-                pump.cancel()
-                ended.cancel()
+            if life.channel.exited.is_set():
+                # What it wrote last may still be in the pipe.
+                await _is_set_within(life.channel.closed, DRAIN_S)
         except BaseException:
-            _kill_session(process)
+            life.kill()
             raise
+        finally:
+            self._report(Down(self._spec.port))
+            self._life = None
+            await self._bury(life)
 
-    async def _pump(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while True:
-            try:
-                line = await process.stdout.readline()
-            except ValueError:
-                logger.warning("Instance server %d wrote an endless line", self._spec.port)
-                continue
-            if not line:
-                return
-            self._dispatch(line)
+    async def _bury(self, life: _Life) -> None:
+        # Without its control channel a server is of no use, so it has to end as well.
+        await _is_set_within(life.channel.exited, STOP_S)
+        life.kill()
+        if not await _is_set_within(life.channel.exited, STOP_S):
+            logger.error("Instance server %d cannot be killed", self._spec.port)
+        life.transport.close()
 
     def _dispatch(self, line: bytes) -> None:
         try:
-            fields = json.loads(line)
-            event = self._parse(fields)
+            event = self._parse(json.loads(line))
         except (ValueError, KeyError, TypeError):
             logger.warning("Instance server %d wrote no event: %.200r", self._spec.port, line)
             return
@@ -300,16 +336,12 @@ class Child:
 
     async def _watch(self) -> None:
         """Kill the server when it does not start, or stops answering."""
-        try:
-            async with asyncio.timeout(START_S):
-                await self._started.wait()
-        except TimeoutError:
-            if not self._listening.is_set():
-                logger.error("Instance server %d does not start; killing it", self._spec.port)
-                self.kill()
-                return
-        finally:
-            self._let_others_start()
+        is_started = await _is_set_within(self._started, START_S)
+        self._let_others_start()
+        if not is_started and not self._listening.is_set():
+            logger.error("Instance server %d does not start; killing it", self._spec.port)
+            self.kill()
+            return
         url = f"http://127.0.0.1:{self._spec.port}/healthz"
         failures = 0
         while failures < HEALTH_FAILURES:
@@ -325,7 +357,8 @@ class Child:
         self.kill()
 
 
-def _kill_session(process: asyncio.subprocess.Process) -> None:
-    # The child leads a session of its own, so its group holds what it started and nothing else.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from redis.asyncio import Redis
 
 from tests.master.running import free_port
 
@@ -47,6 +48,11 @@ class RedisServer:
                 return
             time.sleep(0.01)
         raise TimeoutError("redis-server did not start")
+
+    async def members(self, key: str) -> set[str]:
+        """Return the members of a set in the pool's database."""
+        async with Redis.from_url(self.url, decode_responses=True) as client:
+            return {str(member) for member in await client.smembers(key)}
 
     def stop(self) -> None:
         if self._process is not None:

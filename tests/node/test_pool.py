@@ -198,9 +198,7 @@ async def _refusal(pool: RedisPool) -> str:
 
 
 @pytest.mark.redis
-async def test_nodes_with_prefixes_share_one_redis(
-    redis_server: RedisServer, redis: Redis
-) -> None:
+async def test_nodes_with_prefixes_share_one_redis(redis_server: RedisServer, redis: Redis) -> None:
     async with (
         opened(RedisPool(redis_server.url, "one:")) as one,
         opened(RedisPool(redis_server.url, "two:")) as two,
@@ -228,9 +226,7 @@ async def test_pool_that_was_lost_changes_nothing(
 
 
 @pytest.mark.redis
-async def test_replace_takes_an_emptied_redis_back(
-    redis_server: RedisServer, redis: Redis
-) -> None:
+async def test_replace_takes_an_emptied_redis_back(redis_server: RedisServer, redis: Redis) -> None:
     async with opened(RedisPool(redis_server.url)) as pool:
         await redis.flushall()
         await pool.replace(PoolState(frozenset({A}), frozenset({B})))

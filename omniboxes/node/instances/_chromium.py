@@ -39,6 +39,8 @@ def chromium_flags(proxy_port: int) -> list[str]:
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--disable-quic",
         "--dns-prefetch-disable",
+        # Names are the proxy's business; Chromium itself resolves nothing.
+        "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
         "--disable-site-isolation-trials",
         # A wheel event has scrolled when it is acknowledged.
         "--disable-smooth-scrolling",
