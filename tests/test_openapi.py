@@ -80,7 +80,8 @@ def _check(case: AnyCase, url: str) -> None:
 
 def _at_a_live_session(case: AnyCase, routing: dict[str, str]) -> None:
     """Send it to a real session, so that more than the check of the id is met."""
-    if case.path == "/reset" or case.meta.generation.mode is not GenerationMode.POSITIVE:
+    is_valid = case.meta is not None and case.meta.generation.mode is GenerationMode.POSITIVE
+    if case.path == "/reset" or not is_valid:
         return
     for part in (case.query, case.body):
         if isinstance(part, dict):

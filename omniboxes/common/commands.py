@@ -271,8 +271,6 @@ def parse_command(body: dict[str, Any]) -> Command:
     cls = BY_NAME.get(name)
     if cls is None:
         raise UnknownCommand(f"Unsupported command: {name[:100]}")
-    if arguments is None:
-        arguments = {}
     if not isinstance(arguments, dict):
         raise InvalidRequest(f"{name}: the arguments must be a JSON object")
     try:

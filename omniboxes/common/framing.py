@@ -17,9 +17,18 @@ class Frame(NamedTuple):
     image: bytes
 
 
+def to_json(fields: dict[str, Any]) -> bytes:
+    """Encode an answer; half a surrogate pair, which pages may hold, becomes U+FFFD."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
 def encode(fields: dict[str, Any], image: bytes) -> bytes:
     """Join the JSON part and the image bytes into one body."""
-    head = json.dumps(fields, separators=(",", ":")).encode()
+    head = to_json(fields)
     return b"".join((_LENGTH.pack(len(head)), head, image))
 
 

@@ -9,7 +9,11 @@ from pydantic import BaseModel
 from omniboxes.common.framing import MEDIA_TYPE
 from omniboxes.common.wire import CommandBody, StepOptions
 
-_STRING = {"type": "string", "minLength": 1}
+# The keys that the master reads and does not forward.
+_ROUTING: dict[str, Any] = {
+    "node": {"type": "string", "minLength": 1, "maxLength": 2048},
+    "instance_id": {"type": "string", "minLength": 1, "maxLength": 200},
+}
 
 
 def _inlined(model: type[BaseModel]) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def _body(properties: dict[str, Any], *, routed: bool, commands: str) -> dict[st
     named: dict[str, Any] = {}
     for name, schema in commands_schema.items():
         named[name] = next(part for part in schema["anyOf"] if part.get("type") == "object")
-    routing = {"node": _STRING, "instance_id": _STRING} if routed else {}
+    routing = _ROUTING if routed else {}
     schema = {
         "type": "object",
         "properties": {**routing, **properties, **named},

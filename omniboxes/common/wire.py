@@ -113,6 +113,8 @@ class NodeInfo(BaseModel):
     available: int
     capacity: int
     in_use: list[str]
+    callers: dict[str, str] = {}
+    """Names that clients gave with their leases, by instance id."""
 
 
 class NodeState(BaseModel):

@@ -24,7 +24,8 @@ import click
 
 from omniboxes.common import logs
 
-logger = logging.getLogger(__name__)
+# Run with -m this module is called __main__, which says nothing in a log.
+logger = logging.getLogger("omniboxes.deploy.process_manager")
 
 LOOPBACK = "127.0.0.1"
 SETUP_STATUS = 2
@@ -37,7 +38,7 @@ START_S = 60.0
 START_PER_SESSION_S = 3.0
 """On few cores browsers start one after the other."""
 
-FIRST_PAUSE_S = 0.2
+FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 15.0
 HEALTHY_S = 60.0
 """A child that lived this long is started again at once, however often it has died before."""
@@ -154,8 +155,11 @@ def _kill_tree(pid: int) -> None:
 
 
 def pause_s(quick_deaths: int) -> float:
-    """Return how long to wait before a child is started again."""
-    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(quick_deaths, 10))
+    """Return how long to wait before a child is started again; the first time not at all."""
+    if quick_deaths <= 1:
+        return 0.0
+    # The exponent is bounded because a float is not.
+    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(quick_deaths - 2, 10))
 
 
 class ProcessManager:
@@ -211,7 +215,7 @@ class ProcessManager:
             status = await child.live(self._environment())
             if not self._is_ready or not self._plan.recovery:
                 raise _failure(child, status)
-            quick_deaths = 0 if time.monotonic() - born > HEALTHY_S else quick_deaths + 1
+            quick_deaths = 1 if time.monotonic() - born > HEALTHY_S else quick_deaths + 1
             seconds = pause_s(quick_deaths)
             logger.warning(
                 "The %s ended (%s); starting it again in %.1f s", child.name, _end(status), seconds

@@ -94,9 +94,14 @@ class Gateway:
         except NodeUnavailable:
             self._table.record_failure(node)
             raise
-        self._table.record_available(node, answer.headers.get(AVAILABLE_HEADER))
+        count = answer.headers.get(AVAILABLE_HEADER)
         if answer.status >= 500:
-            raise from_body(answer.status, answer.json())
+            refusal = from_body(answer.status, answer.json())
+            is_full = isinstance(refusal, PoolExhausted)
+            self._table.record_available(node, count, otherwise=0 if is_full else None)
+            raise refusal
+        granted = node.reported - 1 if answer.status < 400 else None
+        self._table.record_available(node, count, otherwise=granted)
         return answer
 
     async def _granted(self, request: Request, node: Node, answer: Answer) -> Response:

@@ -121,10 +121,12 @@ class NodeTable:
         node.instances = tuple(info.in_use)
 
     @staticmethod
-    def record_available(node: Node, header: str | None) -> None:
-        """Take over the count that came with an answer, if it is one."""
+    def record_available(node: Node, header: str | None, *, otherwise: int | None = None) -> None:
+        """Take over the count that came with an answer; without one, what is known otherwise."""
         if header is not None and header.isdecimal():
             node.reported = int(header)
+        elif otherwise is not None:
+            node.reported = max(0, otherwise)
 
     @staticmethod
     def record_failure(node: Node) -> None:

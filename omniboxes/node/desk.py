@@ -57,6 +57,11 @@ class Desk:
     def __repr__(self) -> str:
         return f"<Desk [{self._in_line} in line] {self._ledger!r}>"
 
+    @property
+    def waiting(self) -> int:
+        """How many requests for a session are not served yet."""
+        return self._in_line
+
     async def take(self, idle_s: float) -> Lease:
         """Lease a session.
 
@@ -158,7 +163,10 @@ class Desk:
             state = await self._pool.snapshot()
         counts = self._ledger.counts()
         return NodeInfo(
-            available=len(state.available), capacity=counts.capacity, in_use=sorted(state.in_use)
+            available=len(state.available),
+            capacity=counts.capacity,
+            in_use=sorted(state.in_use),
+            callers=self._ledger.callers(),
         )
 
     def close(self) -> None:

@@ -39,8 +39,11 @@ RELEASED = "Instance not in use or already released"
 
 def emit(event: str, **fields: object) -> None:
     """Tell the node, one JSON line on stdout."""
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return  # the node is gone; this process ends with it
 
 
 class BrowserHost:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import ValidationError
 
 from omniboxes.common import framing, serving
 from omniboxes.common.commands import Command, Evaluate, Sleep, first_problem, parse_command
+from omniboxes.common.entry import one_sentence
 from omniboxes.common.hop import budget_s
 from omniboxes.common.openapi import command_body, image_answer, step_answer, step_body
 from omniboxes.common.settings import Settings
@@ -91,7 +92,7 @@ def _end_with_keeper(keeper: asyncio.Task[None]) -> None:
     os._exit(1)
 
 
-# Dependencies are coroutines: FastAPI runs plain functions in a thread, which costs more than they do.
+# Dependencies are coroutines: FastAPI runs plain functions in a thread, which costs far more.
 
 
 async def _host(request: Request) -> BrowserHost:
@@ -179,11 +180,11 @@ def _add_page_routes(app: FastAPI) -> None:
         responses=errors(*_COMMAND_ERRORS),
         openapi_extra=command_body(),
     )
-    async def execute(request: Request, session: SessionDep) -> JSONResponse:
+    async def execute(request: Request, session: SessionDep) -> Response:
         """Carry out one command and let the page settle."""
         command = _allowed(parse_command(await json_object(request)), app.state.settings)
         answer = await session.execute(command, _command_deadline_s(request, command))
-        return JSONResponse(answer)
+        return _json(answer)
 
     @app.post(
         "/step",
@@ -230,19 +231,21 @@ def _require_evaluate(settings: Settings) -> None:
 
 def _step_response(request: Request, result: StepResult, image_format: str) -> Response:
     fields: dict[str, Any] = {
+        **result.notices,
         **result.answer,
         "metadata": asdict(result.settling.metadata),
         "marks": result.shot.marks,
         "settle": settled(result.settling),
         "format": image_format,
-        **result.notices,
     }
-    if result.value is not None:
-        fields["value"] = result.value
     if "application/json" in request.headers.get("accept", ""):
         encoded = base64.b64encode(result.shot.image).decode()
-        return JSONResponse({**fields, "image": encoded})
+        return _json({**fields, "image": encoded})
     return Response(framing.encode(fields, result.shot.image), media_type=framing.MEDIA_TYPE)
+
+
+def _json(fields: dict[str, Any]) -> Response:
+    return Response(framing.to_json(fields), media_type="application/json")
 
 
 def _guarded() -> tuple[list[int], list[tuple[str, int]]]:
@@ -256,27 +259,32 @@ def _guarded() -> tuple[list[int], list[tuple[str, int]]]:
 
 
 @click.command()
-@click.option("--port", default=9000, show_default=True)
+@click.option("--port", default=9000, show_default=True, help="0 takes a free one.")
 @click.option("--slots", default=None, type=click.IntRange(1), help="Sessions of this Chromium.")
 @click.option("--end-with-parent", is_flag=True, help="End when stdin closes.")
 def main(port: int, slots: int | None, end_with_parent: bool) -> None:
     """Serve one Chromium on loopback."""
-    settings = Settings()
-    configure_logging(settings.log_level)
-    ports, endpoints = _guarded()
-    try:
-        policy = EgressPolicy.parse(
-            settings.egress_allow, guarded_ports=[port, *ports], guarded_endpoints=endpoints
-        )
-        host = BrowserHost(settings, slots or settings.slots_per_browser, policy)
-        app = create_instance_app(settings, host, os.environ.get("OMNIBOX_INSTANCE_KEY") or None)
+    with one_sentence():
+        settings = Settings.load()
+        configure_logging(settings.log_level)
         sock = serving.listen("127.0.0.1", port)
-    except (SetupError, ValueError) as exc:
-        raise click.ClickException(str(exc)) from exc
+        port = sock.getsockname()[1]
+        host = BrowserHost(settings, slots or settings.slots_per_browser, _policy(settings, port))
+        app = create_instance_app(settings, host, os.environ.get("OMNIBOX_INSTANCE_KEY") or None)
     if end_with_parent:
         serving.end_with_parent()
     emit("listening", port=port)
     serving.run_on(app, sock)
+
+
+def _policy(settings: Settings, port: int) -> EgressPolicy:
+    ports, endpoints = _guarded()
+    try:
+        return EgressPolicy.parse(
+            settings.egress_allow, guarded_ports=[port, *ports], guarded_endpoints=endpoints
+        )
+    except ValueError as exc:
+        raise SetupError(str(exc)) from exc
 
 
 if __name__ == "__main__":

@@ -46,7 +46,11 @@ class Launch:
         return {**self.environment, "TMPDIR": str(directory)}
 
 
-INSTANCE_SERVER = (sys.executable, "-m", "omniboxes.node.instance_server", "--end-with-parent")
+INSTANCE_SERVER = (
+    sys.executable,
+    *(("-P",) if sys.flags.safe_path else ()),
+    *("-m", "omniboxes.node.instance_server", "--end-with-parent"),
+)
 
 
 def plan(instances: int, slots_per_browser: int, start_port: int) -> tuple[ServerSpec, ...]:

@@ -40,7 +40,11 @@ class Lease:
     ends_at: float
     """Its absolute end."""
     unused_since: float
+    life: int
+    """Which life of its instance server the session belongs to."""
     in_flight: int = 0
+    caller: str | None = None
+    """The name its client gave, for people who look at `/info`."""
 
     @property
     def port(self) -> int:
@@ -82,6 +86,7 @@ class _Server:
     """What the ledger knows of one instance server."""
 
     slots: int
+    life: int = 1
     ready: set[InstanceId] = field(default_factory=set)
     leased: dict[InstanceId, Lease] = field(default_factory=dict)
     recycling: dict[InstanceId, float] = field(default_factory=dict)
@@ -133,7 +138,7 @@ class Ledger:
             return None
         server.ready.remove(instance_id)
         now = self._clock()
-        lease = Lease(instance_id, idle_s, now + self._max_lease_s, now)
+        lease = Lease(instance_id, idle_s, now + self._max_lease_s, now, server.life)
         server.leased[instance_id] = lease
         return lease
 
@@ -203,6 +208,7 @@ class Ledger:
     def down(self, port: int) -> tuple[list[InstanceId], list[Lease]]:
         """Record the death of an instance server; returns its ready ids and the leases it ended."""
         server = self._servers[port]
+        server.life += 1
         ready, leases = list(server.ready), list(server.leased.values())
         server.ready.clear()
         server.leased.clear()
@@ -231,6 +237,14 @@ class Ledger:
             capacity=sum(server.up() for server in servers),
         )
 
+    def callers(self) -> dict[str, str]:
+        """Return the names that clients gave with their leases, by instance id."""
+        return {lease.instance_id: lease.caller for lease in self._leases() if lease.caller}
+
+    def in_flight(self) -> int:
+        """Count the requests that leases are used for at the moment."""
+        return sum(lease.in_flight for lease in self._leases())
+
     def state(self) -> PoolState:
         """Return what the pool's sets must be."""
         servers = self._servers.values()
@@ -247,6 +261,10 @@ class Ledger:
             for port, server in self._servers.items()
         }
         return {port: count for port, count in late.items() if count}
+
+    def is_outlived(self, lease: Lease) -> bool:
+        """Tell whether the instance server of a lease has died since it was granted."""
+        return self._servers[lease.port].life != lease.life
 
     def is_idle(self, port: int) -> bool:
         """Tell whether no lease lives in an instance server."""

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from omniboxes.node.desk import Desk
 from omniboxes.node.leases import Ledger
 from omniboxes.node.supervisor import Supervisor
 
@@ -49,8 +50,9 @@ class Metrics:
 class SessionCollector(Collector):
     """The sessions as they are at the moment of the scrape."""
 
-    def __init__(self, ledger: Ledger, supervisor: Supervisor) -> None:
+    def __init__(self, ledger: Ledger, desk: Desk, supervisor: Supervisor) -> None:
         self._ledger = ledger
+        self._desk = desk
         self._supervisor = supervisor
 
     def collect(self) -> Iterator[Metric]:
@@ -58,14 +60,16 @@ class SessionCollector(Collector):
         counts = self._ledger.counts()
         leaked = sum(self._ledger.overdue(LEAKED_AFTER_S).values())
         gauges = (
-            ("alive", "Sessions that are up", counts.capacity),
-            ("available", "Sessions that can be leased", counts.ready),
-            ("leased", "Sessions in use", counts.leased),
-            ("recycling", "Sessions being prepared for the next tenant", counts.recycling),
-            ("leaked", "Sessions that did not come back after their release", leaked),
+            ("sessions_alive", "Sessions that are up", counts.capacity),
+            ("sessions_available", "Sessions that can be leased", counts.ready),
+            ("sessions_leased", "Sessions in use", counts.leased),
+            ("sessions_recycling", "Sessions being prepared for the next tenant", counts.recycling),
+            ("sessions_leaked", "Sessions that did not come back after their release", leaked),
+            ("requests_under_way", "Requests that sessions work on", self._ledger.in_flight()),
+            ("requests_waiting", "Requests that wait for a session", self._desk.waiting),
         )
         for name, meaning, value in gauges:
-            yield GaugeMetricFamily(f"omnibox_node_sessions_{name}", meaning, value=value)
+            yield GaugeMetricFamily(f"omnibox_node_{name}", meaning, value=value)
         yield CounterMetricFamily(
             "omnibox_node_instance_restarts",
             "Instance servers started again after they ended",

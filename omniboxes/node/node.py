@@ -86,7 +86,8 @@ async def open_node(config: NodeConfig, metrics: Metrics) -> AsyncIterator[Node]
     Raises SetupError when the ports or the pool cannot be used.
     """
     key = secrets.token_urlsafe(32)
-    launch = _launch(config, key)
+    # In a thread, because the name of a Redis host is looked up.
+    launch = await asyncio.to_thread(_launch, config, key)
     async with AsyncExitStack() as stack:
         hop = await stack.enter_async_context(Hop.open(key))
         pool = _pool(config.settings)
@@ -141,7 +142,7 @@ class Node:
         self._under_way: defaultdict[InstanceId, set[asyncio.Timeout]] = defaultdict(set)
         self._poke = asyncio.Event()
         self._wakes_at = math.inf
-        metrics.registry.register(SessionCollector(self._ledger, self._supervisor))
+        metrics.registry.register(SessionCollector(self._ledger, self._desk, self._supervisor))
 
     async def open(self) -> None:
         """Start the instance servers and what runs beside the requests."""
@@ -175,6 +176,7 @@ class Node:
                 lease = await self._lease(idle_s, options)
         except TimeoutError as exc:
             raise DeadlineExceeded(f"No session could be leased within {limit_s:g} s") from exc
+        lease.caller = options.caller if options else None
         self.metrics.granted.inc()
         logger.debug("Leased %s", lease.instance_id)
         if await request.is_disconnected():
@@ -297,8 +299,11 @@ class Node:
                 scopes.add(scope)
                 try:
                     yield
-                except NodeUnavailable:
+                except NodeUnavailable as exc:
                     await self._await_verdict(lease)
+                    if self._ledger.is_buried(lease.instance_id):
+                        # Reported in the same turn of the loop, too late to cancel this one.
+                        raise InstanceCrashed(CRASHED) from exc
                     raise
                 finally:
                     scopes.discard(scope)
@@ -367,8 +372,10 @@ class Node:
             except (InstanceNotFound, InstanceCrashed):
                 return  # gone already, which is all that was wanted
             except OmniboxError as exc:
-                logger.warning("%s cannot be recycled: %s", lease.instance_id, exc.detail)
                 await asyncio.sleep(0.2 * 2**attempt)
+                if self._ledger.is_outlived(lease):
+                    return  # its server died, and the context with it
+                logger.warning("%s cannot be recycled: %s", lease.instance_id, exc.detail)
             else:
                 return
         logger.error("Restarting instance server %d, which cannot recycle", lease.port)

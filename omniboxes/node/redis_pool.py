@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from redis import AuthenticationError, RedisError
+from redis import AuthenticationError, RedisError, ResponseError
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
@@ -212,6 +212,8 @@ class RedisPool:
         except (RedisError, OSError) as exc:  # TimeoutError is an OSError
             if str(exc) == _LOST:
                 detail = f"The pool in Redis at {self._where} was lost and is being rebuilt"
+            elif isinstance(exc, ResponseError):
+                detail = f"Redis at {self._where} does not keep the pool: {exc}"
             else:
                 detail = f"Redis at {self._where} does not answer; {self._check}"
             raise PoolUnavailable(detail) from exc

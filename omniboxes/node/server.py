@@ -105,6 +105,7 @@ async def get(
 @router.post(
     "/reset",
     tags=["leases"],
+    response_model_exclude_none=True,
     responses={
         200: {"description": "The lease is over", "headers": _AVAILABLE},
         **errors(400, 413, 422, 503),
@@ -174,7 +175,12 @@ async def step(request: Request, node: NodeDep, instance_id: InstanceParam) -> R
     return await node.forward(request, instance_id, body=await request.body())
 
 
-@router.get("/info", tags=["operations"], responses=errors(413, 503))
+@router.get(
+    "/info",
+    tags=["operations"],
+    responses=errors(413, 503),
+    response_model_exclude_defaults=True,
+)
 async def info(node: NodeDep) -> NodeInfo:
     """Show how many sessions there are, how many are free, and which are in use."""
     return await node.info()

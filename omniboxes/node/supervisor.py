@@ -345,7 +345,8 @@ class Child:
         url = f"http://127.0.0.1:{self._spec.port}/healthz"
         failures = 0
         while failures < HEALTH_FAILURES:
-            await asyncio.sleep(HEALTH_EVERY_S)
+            if await _is_set_within(self._stopping, HEALTH_EVERY_S):
+                return
             try:
                 await self._hop.json("GET", url, deadline_s=HEALTH_DEADLINE_S)
             except OmniboxError as exc:

@@ -57,7 +57,7 @@ class TempRoot:
 def remove_abandoned() -> None:
     """Remove what nodes left behind that were killed; a living one holds its lock."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{_LOCK}"):
-        if not _is_ours(path) or (lock := _locked(path)) is None:
+        if not _is_ours(path.parent) or (lock := _locked(path)) is None:
             continue
         logger.warning("Removing %s, left behind by a node that was killed", path.parent)
         remove_directory(path.parent)
@@ -96,9 +96,10 @@ def _kill(process: psutil.Process) -> None:
         logger.debug("Process %d ended by itself", process.pid)
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(directory: Path) -> bool:
     try:
-        return path.stat().st_uid == os.getuid()
+        # Not followed: a link in a directory for everybody may be anybody's.
+        return directory.lstat().st_uid == os.getuid() and not directory.is_symlink()
     except OSError:
         return False  # removed meanwhile, by its owner
 

@@ -63,7 +63,7 @@ async def test_the_documented_curl_lines_drive_a_browser_and_ctrl_c_leaves_nothi
         assert probe["status"] == "success"
         released = json.loads(await curl("-X", "POST", "-H", header, f"{url}/reset?{query}"))
         assert released["status"] == "success"
-        assert not any(KEY in part for process in tier.processes() for part in process.cmdline())
+        assert not any(KEY in line for line in tier.command_lines())
         tier.signal(signal.SIGINT)
         assert await tier.ended() == 0
         await tier.assert_nothing_left()
@@ -115,6 +115,17 @@ async def test_a_killed_supervisor_leaves_nothing() -> None:
         tier.signal(signal.SIGKILL)
         await tier.ended()
         await tier.assert_nothing_left(within_s=20)
+
+
+@pytest.mark.parametrize("stage", ["omniboxes.node.server", "omniboxes.node.instance_server"])
+async def test_a_stop_while_starting_leaves_nothing(stage: str) -> None:
+    async with serve(waits=False) as tier:
+        async with asyncio.timeout(20):
+            while not any(stage in line for line in tier.command_lines()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        tier.signal(signal.SIGTERM)
+        assert await tier.ended() == 0
+        await tier.assert_nothing_left(within_s=5)
 
 
 async def test_a_second_ctrl_c_does_not_wait_for_what_is_under_way() -> None:

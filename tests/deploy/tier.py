@@ -10,7 +10,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,9 +91,18 @@ class Tier:
     def server(self, module: str) -> psutil.Process:
         """Return the child that runs a module."""
         for process in self.processes()[0].children():
-            if module in process.cmdline():
-                return process
+            with suppress(psutil.Error):  # one that is just ending
+                if module in process.cmdline():
+                    return process
         raise AssertionError(f"no child runs {module}")
+
+    def command_lines(self) -> list[str]:
+        """Return the command line of every process, those that are just ending left out."""
+        lines = []
+        for process in self.processes():
+            with suppress(psutil.Error):
+                lines.append(" ".join(process.cmdline()))
+        return lines
 
     async def until_ready(self) -> None:
         """Wait for the lines that say where the tier listens."""
@@ -117,8 +126,8 @@ class Tier:
     async def assert_nothing_left(self, within_s: float = 0.0) -> None:
         """Assert that no process ever seen still runs, and that TMPDIR is empty."""
         deadline = time.monotonic() + within_s
-        while (left := self._left()) and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)  # what others end has no event for us
+        while (left := self._left()) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         assert left == []
 
     def _left(self) -> list[str]:
@@ -141,7 +150,10 @@ def _is_running(process: psutil.Process) -> bool:
 
 @asynccontextmanager
 async def serve(
-    *flags: str, command: Sequence[str] = SERVE, variables: Mapping[str, str] | None = None
+    *flags: str,
+    command: Sequence[str] = SERVE,
+    variables: Mapping[str, str] | None = None,
+    waits: bool = True,
 ) -> AsyncIterator[Tier]:
     """Start a tier of two sessions, yield it when it is ready, and leave nothing of it."""
     ports = free_ports(3)
@@ -160,7 +172,8 @@ async def serve(
     )
     tier = Tier(process, ports, tmp)
     try:
-        await tier.until_ready()
+        if waits:
+            await tier.until_ready()
         yield tier
     finally:
         if process.returncode is None:

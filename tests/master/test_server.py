@@ -13,7 +13,12 @@ from pydantic import SecretStr
 
 from omniboxes.common import framing
 from omniboxes.common.settings import Settings
-from omniboxes.errors import InstanceCrashed, InternalFault, OmniboxError, PoolUnavailable
+from omniboxes.errors import (
+    InstanceCrashed,
+    InternalFault,
+    OmniboxError,
+    PoolUnavailable,
+)
 from omniboxes.master.gateway import NO_CAPACITY
 from omniboxes.master.node_table import node_id
 from tests.master.running import free_port, serve_master, serve_node
@@ -236,8 +241,10 @@ async def test_a_reason_other_than_full_reaches_the_caller(one: Setup) -> None:
     assert (reply.status, reply.json["detail"]) == (503, "Redis connection refused")
 
 
-async def test_leases_go_where_most_is_free() -> None:
-    small, large = SmallNode(capacity=2), SmallNode(capacity=6)
+@pytest.mark.parametrize("sends_count", [True, False])
+async def test_leases_go_where_most_is_free(sends_count: bool) -> None:
+    small = SmallNode(capacity=2, sends_count=sends_count)
+    large = SmallNode(capacity=6, sends_count=sends_count)
     async with AsyncExitStack() as stack:
         urls = await serve_nodes(stack, small, large)
         client = await stack.enter_async_context(serve_master(urls))
@@ -281,6 +288,17 @@ async def test_an_answer_that_is_no_lease_gives_way_to_the_next() -> None:
         urls = await serve_nodes(stack, odd, other)
         client = await stack.enter_async_context(serve_master(urls))
         assert (await lease(client))["instance_id"] in other.in_use
+
+
+async def test_a_node_that_says_it_is_full_is_asked_last_from_then_on() -> None:
+    full, other = SmallNode(capacity=9), SmallNode(capacity=4)
+    async with AsyncExitStack() as stack:
+        urls = await serve_nodes(stack, full, other)
+        client = await stack.enter_async_context(serve_master(urls))
+        full.capacity = 0
+        for _ in range(3):
+            assert (await lease(client))["instance_id"] in other.in_use
+        assert full.paths().count("/get") <= 1  # none, if a poll was quicker
 
 
 async def test_a_node_that_looks_full_is_asked_all_the_same() -> None:

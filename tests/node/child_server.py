@@ -108,8 +108,11 @@ class Child:
         return {"environment": {name: os.environ.get(name) for name in names}}
 
     async def do_hang(self, *_: object) -> dict[str, object]:
-        emit("egress_refused", count=1)
         await for_ever()
+
+    async def do_refuse(self, _: str, count: int) -> dict[str, object]:
+        emit("egress_refused", count=count)
+        return {}
 
     async def do_crash(self, slot: str, _: object) -> dict[str, object]:
         del self.leased[slot]
@@ -182,7 +185,8 @@ async def serve(port: int, slots: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         end_with_parent()
     await ended.wait()
-    await runner.cleanup()
+    # At once: a handler that hangs for ever would keep an orderly end from coming.
+    os._exit(0)
 
 
 def main() -> None:

@@ -182,6 +182,8 @@ def test_death_of_a_server_ends_all_its_sessions_and_no_other(ledger: Ledger) ->
     assert ledger.is_buried(A)
     assert not ledger.is_buried(B)
     assert ledger.find(OTHER) is other
+    assert ledger.is_outlived(lease)
+    assert not ledger.is_outlived(other)
     assert ledger.counts().capacity == 1
 
 

@@ -24,8 +24,8 @@ from omniboxes.node.launch import Launch, ServerSpec, environment, plan
 from omniboxes.node.supervisor import Down, Event, Gone, Ready, Supervisor, pause_s
 from omniboxes.node.utils import PREFIX, TempRoot
 from tests.master.running import free_port
+from tests.node.running import CHILD_SERVER, left_in
 
-CHILD = (sys.executable, str(Path(__file__).with_name("child_server.py")))
 KEY = "the instances' key"
 
 
@@ -85,7 +85,7 @@ async def supervised(*slots: int, **variables: str) -> AsyncIterator[Watched]:
     watched = Watched()
     async with Hop.open(KEY) as watched.hop, Background() as background:
         watched.supervisor = Supervisor(
-            Launch(servers, CHILD, variables),
+            Launch(servers, CHILD_SERVER, variables),
             hop=watched.hop,
             background=background,
             report=watched.report,
@@ -101,20 +101,11 @@ def is_running(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def left_in(directory: Path) -> list[str]:
-    return [path.name for path in directory.iterdir()]
-
-
-def our_children() -> list[int]:
-    return [child.pid for child in psutil.Process().children(recursive=True)]
-
-
 async def test_children_announce_their_sessions(temp: Path) -> None:
     async with supervised(2, 1) as watched:
         await watched.until(lambda: len(watched.ids()) == 3)
         assert len({instance_id.partition(":")[2] for instance_id in watched.ids()}) == 2
         assert watched.supervisor.restarts == 0
-    assert our_children() == []
     assert left_in(temp) == []
 
 
@@ -131,7 +122,6 @@ async def test_killed_child_is_replaced_without_a_trace(temp: Path) -> None:
         assert not Path(left["file"]).parent.exists()
         assert [type(event) for event in watched.events] == [Ready, Down, Ready]
         assert watched.supervisor.restarts == 1
-    assert our_children() == []
     assert left_in(temp) == []
 
 
@@ -165,7 +155,6 @@ async def test_child_that_cannot_start_is_tried_again_and_again(temp: Path) -> N
     async with supervised(1, CHILD_DIES="1") as watched:
         await watched.until(lambda: len(watched.events) == 3)
         assert {type(event) for event in watched.events} == {Down}
-    assert our_children() == []
     assert left_in(temp) == []
 
 
@@ -190,7 +179,7 @@ async def test_child_that_does_not_answer_is_replaced(temp: Path) -> None:
 async def test_child_that_does_not_end_is_killed(temp: Path) -> None:
     async with supervised(1, CHILD_STUBBORN="1") as watched:
         await watched.until(lambda: len(watched.ids()) == 1)
-    assert our_children() == []
+    assert left_in(temp) == []
 
 
 def test_first_restart_comes_at_once_and_the_pause_is_bounded() -> None:

@@ -10,12 +10,10 @@ import asyncio
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from playwright.async_api import Error as PlaywrightError
-
 from omniboxes.common import commands as c
-from omniboxes.errors import InvalidRequest
-from omniboxes.node.instances import _ax_tree
-from omniboxes.node.instances._keys import key_names
+from omniboxes.errors import InvalidRequest, ScriptFailed
+from omniboxes.node.instances import _ax_tree, _keys
+from omniboxes.node.instances._playwright_controller import ContextLost
 from omniboxes.node.instances._tabs import MarkedTab
 from omniboxes.node.instances._types import Point, Size
 
@@ -68,12 +66,7 @@ def _inside(x: float, y: float, size: Size) -> Point:
 
 async def _mouse(tab: MarkedTab, *events: dict[str, Any]) -> None:
     # Sent in one go: a lone move waits for the next frame, a press behind it flushes it.
-    try:
-        async with asyncio.TaskGroup() as group:
-            for event in events:
-                group.create_task(tab.send("Input.dispatchMouseEvent", event))
-    except ExceptionGroup as group_error:
-        raise group_error.exceptions[0] from group_error
+    await tab.send_all(("Input.dispatchMouseEvent", event) for event in events)
 
 
 def _event(kind: str, point: Point, **more: Any) -> dict[str, Any]:
@@ -81,8 +74,9 @@ def _event(kind: str, point: Point, **more: Any) -> dict[str, Any]:
 
 
 def _press(point: Point, button: str, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    buttons = {"left": 1, "right": 2}[button]
     return (
-        _event("mousePressed", point, button=button, buttons=1, clickCount=count),
+        _event("mousePressed", point, button=button, buttons=buttons, clickCount=count),
         _event("mouseReleased", point, button=button, clickCount=count),
     )
 
@@ -116,7 +110,11 @@ async def _(command: c.RightClickCoords, tab: MarkedTab, size: Size) -> Done:
 
 @act.register
 async def _(command: c.ClickId, tab: MarkedTab, size: Size) -> Done:
-    point, _ = await tab.marks.locate(command.id)
+    point, kind = await tab.marks.locate(command.id)
+    if kind == "listed":
+        # Headless Chromium shows no drop-down to click in.
+        await tab.open_window()
+        return Done({**SUCCESS, **await tab.marks.call("choose", command.id)})
     await _click(tab, point)
     return Done(SUCCESS)
 
@@ -171,6 +169,7 @@ async def _scroll_page(
 
 @act.register
 async def _(command: c.ScrollId, tab: MarkedTab, size: Size) -> Done:
+    await tab.open_window()
     moved = await tab.marks.call("scroll", command.id, command.direction)
     return Done({**SUCCESS, **moved}, scrolled=True)
 
@@ -179,6 +178,7 @@ async def _(command: c.ScrollId, tab: MarkedTab, size: Size) -> Done:
 async def _(command: c.HoverAndScrollCoords, tab: MarkedTab, size: Size) -> Done:
     point = _inside(command.x, command.y, size)
     await _mouse(tab, _event("mouseMoved", point))
+    await tab.open_window()
     moved = await tab.call(f"omnibox.scrollAt({point.x}, {point.y}, '{command.direction}')")
     if not moved["moved"]:
         await _wheel(tab, point, WHEEL_STEP_PX if command.direction == "down" else -WHEEL_STEP_PX)
@@ -189,41 +189,17 @@ async def _(command: c.HoverAndScrollCoords, tab: MarkedTab, size: Size) -> Done
 
 
 async def _type(tab: MarkedTab, command: c.FillCoords | c.FillId) -> None:
-    keyboard = tab.page.keyboard
-    try:
-        if command.delete_existing:
-            await keyboard.press("ControlOrMeta+a")
-            await keyboard.press("Backspace")
-        if len(command.value) <= MAX_TYPED_CHARS:
-            await keyboard.type(command.value)
-        else:
-            await keyboard.insert_text(command.value)
-        if command.press_enter:
-            await keyboard.press("Enter")
-    except PlaywrightError as exc:
-        raise tab.translated(exc) from exc
-
-
-async def _press_together(tab: MarkedTab, keys: list[str]) -> None:
-    keyboard = tab.page.keyboard
-    held: list[str] = []
-    try:
-        for key in keys:
-            await keyboard.down(key)
-            held.append(key)
-    except PlaywrightError as exc:
-        raise tab.translated(exc) from exc
-    finally:
-        for key in reversed(held):
-            if not tab.is_closed:
-                await _release(tab, key)
-
-
-async def _release(tab: MarkedTab, key: str) -> None:
-    try:
-        await tab.page.keyboard.up(key)
-    except PlaywrightError as exc:
-        raise tab.translated(exc) from exc
+    messages: list[_keys.Message] = []
+    if command.delete_existing:
+        messages += _keys.press([_keys.CONTROL_OR_META, _keys.key_named("a")])
+        messages += _keys.press([_keys.BACKSPACE])
+    if len(command.value) <= MAX_TYPED_CHARS:
+        messages += _keys.typed(command.value)
+    else:
+        messages.append(("Input.insertText", {"text": command.value}))
+    if command.press_enter:
+        messages += _keys.press([_keys.ENTER])
+    await tab.send_all(messages)
 
 
 @act.register
@@ -235,8 +211,9 @@ async def _(command: c.FillCoords, tab: MarkedTab, size: Size) -> Done:
 
 @act.register
 async def _(command: c.FillId, tab: MarkedTab, size: Size) -> Done:
-    point, kind = await tab.marks.locate(command.id)
+    point, kind = await tab.marks.locate(command.id, for_text=True)
     if kind == "picker":
+        await tab.open_window()
         await tab.marks.call("setValue", command.id, command.value)
         return Done(SUCCESS)
     await _click(tab, point)
@@ -246,19 +223,19 @@ async def _(command: c.FillId, tab: MarkedTab, size: Size) -> Done:
 
 @act.register
 async def _(command: c.Keypress, tab: MarkedTab, size: Size) -> Done:
-    await _press_together(tab, key_names(command.keys))
+    await tab.send_all(_keys.press(_keys.combination(command.keys)))
     return Done(SUCCESS, scrolled=True)
 
 
 @act.register
 async def _(command: c.TabAndEnter, tab: MarkedTab, size: Size) -> Done:
-    await _press_together(tab, ["Tab"])
-    await _press_together(tab, ["Enter"])
+    await tab.send_all([*_keys.press([_keys.TAB]), *_keys.press([_keys.ENTER])])
     return Done(SUCCESS)
 
 
 @act.register
 async def _(command: c.SelectOption, tab: MarkedTab, size: Size) -> Done:
+    await tab.open_window()
     chosen = await tab.marks.call("choose", command.id)
     if not chosen.get("click"):
         return Done({**SUCCESS, **chosen})
@@ -283,7 +260,12 @@ async def _(command: c.Sleep, tab: MarkedTab, size: Size) -> Done:
 
 @act.register
 async def _(command: c.Evaluate, tab: MarkedTab, size: Size) -> Done:
-    return Done({**SUCCESS, "value": await tab.evaluate(command.expression)})
+    await tab.open_window()
+    try:
+        value = await tab.evaluate(command.expression)
+    except ContextLost as exc:
+        raise ScriptFailed("evaluate: the page was replaced before there was a value") from exc
+    return Done({**SUCCESS, "value": value})
 
 
 # Reading.

@@ -67,7 +67,7 @@ async def launch(driver: Playwright, settings: Settings, proxy_port: int) -> Bro
     browser = find_browser(settings.browser)
     sandboxed, reason = sandbox_decision(settings.sandbox)
     if not sandboxed:
-        logger.warning("Chromium's sandbox is off: %s", reason)
+        logger.warning("%s", reason)
     try:
         return await driver.chromium.launch(
             executable_path=str(browser.path),

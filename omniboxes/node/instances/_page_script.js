@@ -1,20 +1,33 @@
 // Finds, labels, draws and locates the interactive elements of a document and of the frames it can look
 // into. Runs in an isolated world, so that the page can neither see nor spoil it. A frame of another
-// origin has a world of its own, whose `base` says where the frame lies. All coordinates are CSS
-// pixels of the top viewport.
+// origin has a world of its own, whose `base` says where the frame lies. All boxes are CSS pixels of
+// the top viewport. `_draw_script.js` and `_act_script.js` share the world and build upon this one.
+//
+// Marking is on the path of every step: what is asked of an element is asked in the order of its
+// cost, and nothing is asked of an element whose box already says that it cannot be seen.
 (() => {
   if (globalThis.omnibox) return;
 
-  const MAX_ELEMENTS = 30000;   // beyond, only what selectors find cheaply is looked at
-  const MAX_OFFSCREEN = 500;
+  const MAX_ELEMENTS = 30000;  // beyond, only what the selector finds is looked at
+  const MAX_VISITED = 50000;   // of that
+  const MAX_OFFSCREEN = 500;   // labels above the screen, and below it
+  const MAX_OPTIONS = 500;     // labels in one drop-down
   const MAX_NAME = 200;
-  const SELECTOR = "a[href],area[href],button,input,select,textarea,option,summary,[href],[onclick]," +
-    "[contenteditable]:not([contenteditable='false']),[tabindex]:not([tabindex='-1']),[role]";
-  const WITHOUT_ROLE = SELECTOR.replace(",[role]", "");
+  const FAR_PX = 1500;         // no picture in a link is that much higher than the link's own line
+  const HUGE = 0.9;            // of the screen: a page's own background, not a thing to point at
+  const SELECTOR = "a[*|href],area[href],button,input,select,textarea,summary,[onclick],[role]," +
+    "[contenteditable]:not([contenteditable='false' i]),[tabindex]:not([tabindex^='-'])," +
+    "video[controls],audio[controls],iframe,frame,object";
+  const WITHOUT_ROLE = SELECTOR.replace("[role],", "");
   const ROLES = new Set(("scrollbar searchbox slider spinbutton switch tab treeitem button checkbox gridcell " +
     "link menuitem menuitemcheckbox menuitemradio option progressbar radio textbox combobox menu tree " +
     "treegrid grid listbox radiogroup widget").split(" "));
-  const PASSIVE_CURSORS = new Set(("auto default none text vertical-text not-allowed no-drop").split(" "));
+  const PASSIVE_CURSORS = new Set("auto default none text vertical-text not-allowed no-drop wait progress".split(" "));
+  const FRAMES = new Set(["iframe", "frame", "object"]);
+  const CONTROLS = new Set(["input", "select", "textarea"]);
+  const FORM_TAGS = new Set(["button", "input", "select", "textarea", "option"]);
+  // Inside of these the cursor says nothing: a click there is a click on them.
+  const WHOLE = new Set(["a", "button", "summary", "select", "input", "textarea"]);
   const INPUT_ROLES = {
     button: "button", reset: "button", submit: "button", image: "button", checkbox: "checkbox",
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", email: "textbox",
@@ -30,277 +43,520 @@
   let labelOf = new WeakMap();
   let info = null;
 
-  // ---- frames: a frame is {left, top, scaleX, scaleY, clip, screen}, null for the top ----
+  // ---- boxes ----
 
-  let base = null;
-  const viewport = () => base?.clip ?? { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
-  const screenSize = () => base?.screen ?? { width: innerWidth, height: innerHeight };
+  const EVERYWHERE = { left: -Infinity, top: -Infinity, right: Infinity, bottom: Infinity };
   const intersect = (a, b) => ({
     left: Math.max(a.left, b.left), top: Math.max(a.top, b.top),
     right: Math.min(a.right, b.right), bottom: Math.min(a.bottom, b.bottom),
   });
-  const isEmpty = (box) => box.right - box.left < 1 || box.bottom - box.top < 1;
-  const toTop = (frame, box) => (frame === null ? box : {
-    left: frame.left + box.left * frame.scaleX, right: frame.left + box.right * frame.scaleX,
-    top: frame.top + box.top * frame.scaleY, bottom: frame.top + box.bottom * frame.scaleY,
+  const union = (a, b) => ({
+    left: Math.min(a.left, b.left), top: Math.min(a.top, b.top),
+    right: Math.max(a.right, b.right), bottom: Math.max(a.bottom, b.bottom),
   });
-  const plain = (rect) => ({ left: rect.left, top: rect.top, right: rect.right, bottom: rect.bottom });
+  const isEmpty = (box) => box.right - box.left < 1 || box.bottom - box.top < 1;
+  const isWithin = (box, outer) => box.left >= outer.left && box.top >= outer.top &&
+    box.right <= outer.right && box.bottom <= outer.bottom;
+  const area = (box) => (box.right - box.left) * (box.bottom - box.top);
+  const middleX = (box) => (box.left + box.right) / 2;
+  const middleY = (box) => (box.top + box.bottom) / 2;
 
-  function frameOf(element, parent) {
-    const outer = element.getBoundingClientRect();
-    const style = getComputedStyle(element);
-    const scaleX = element.offsetWidth ? outer.width / element.offsetWidth : 1;
-    const scaleY = element.offsetHeight ? outer.height / element.offsetHeight : 1;
-    const left = outer.left + (element.clientLeft + parseFloat(style.paddingLeft)) * scaleX;
-    const top = outer.top + (element.clientTop + parseFloat(style.paddingTop)) * scaleY;
-    const width = element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-    const height = element.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
-    const box = toTop(parent, { left, top, right: left + width * scaleX, bottom: top + height * scaleY });
-    return {
-      left: box.left, top: box.top, screen: screenSize(),
-      scaleX: scaleX * (parent?.scaleX ?? 1), scaleY: scaleY * (parent?.scaleY ?? 1),
-      clip: intersect(box, parent?.clip ?? viewport()),
-    };
-  }
+  // ---- tree ----
 
+  const isFrame = (element) => FRAMES.has(element.localName);
   const documentOf = (element) => {
     try { return element.contentDocument; } catch { return null; }
   };
-  const isFrame = (element) => element.localName === "iframe" || element.localName === "frame";
+  // The parent in the tree that is laid out: slots and shadow hosts count.
+  const parentOf = (element) => {
+    if (element.assignedSlot) return element.assignedSlot;
+    const parent = element.parentNode;
+    if (parent === null) return null;
+    if (parent.nodeType === Node.ELEMENT_NODE) return parent;
+    return parent.host ?? null;
+  };
+  const isInside = (hit, element) => {
+    for (let node = hit; node; node = parentOf(node)) if (node === element) return true;
+    // Light children of a host are its descendants too, whatever slot shows them.
+    return element.contains(hit);
+  };
+
+  // ---- frames: how the coordinates of a document become those of the top viewport ----
+  //
+  // A frame is {matrix, clip, screen}: [a, b, c, d, e, f] as in CSS, the part of the top viewport that
+  // the frame can show, and the size of that viewport.
+
+  let base = null;
+  // What was measured for the call that is running: the page may move between two calls.
+  let frames = new Map();
+  let surroundings = new Map();
+  let labelTexts = new Map();
+  function begin(frame) {
+    frames = new Map();
+    surroundings = new Map();
+    labelTexts = new Map();
+    base = frame ?? {
+      matrix: null, screen: { width: innerWidth, height: innerHeight },
+      clip: { left: 0, top: 0, right: innerWidth, bottom: innerHeight },
+    };
+  }
+  const again = () => begin(base?.matrix ? base : null);
+
+  function toTop(frame, box) {
+    const { matrix } = frame;
+    if (matrix === null) return { left: box.left, top: box.top, right: box.right, bottom: box.bottom };
+    const [a, b, c, d, e, f] = matrix;
+    const xs = [a * box.left + c * box.top, a * box.right + c * box.top, a * box.left + c * box.bottom, a * box.right + c * box.bottom];
+    const ys = [b * box.left + d * box.top, b * box.right + d * box.top, b * box.left + d * box.bottom, b * box.right + d * box.bottom];
+    return {
+      left: e + Math.min(...xs), right: e + Math.max(...xs), top: f + Math.min(...ys), bottom: f + Math.max(...ys),
+    };
+  }
+  function toLocal(frame, x, y) {
+    if (frame.matrix === null) return [x, y];
+    const [a, b, c, d, e, f] = frame.matrix;
+    const determinant = a * d - b * c;
+    return [(d * (x - e) - c * (y - f)) / determinant, (a * (y - f) - b * (x - e)) / determinant];
+  }
+  const compose = (outer, [a, b, c, d, e, f]) => (outer === null ? [a, b, c, d, e, f] : [
+    outer[0] * a + outer[2] * b, outer[1] * a + outer[3] * b, outer[0] * c + outer[2] * d, outer[1] * c + outer[3] * d,
+    outer[0] * e + outer[2] * f + outer[4], outer[1] * e + outer[3] * f + outer[5],
+  ]);
+  // How an element and all around it are scaled and turned; null when they are not turned.
+  function turned(element) {
+    let matrix = new DOMMatrix();
+    for (let node = element; node; node = parentOf(node)) {
+      const { rotate, scale, transform } = getComputedStyle(node);
+      if (transform !== "none") matrix = new DOMMatrix(transform).multiply(matrix);
+      if (scale !== "none") matrix = new DOMMatrix(`scale(${scale.replaceAll(" ", ",")})`).multiply(matrix);
+      if (rotate !== "none" && !rotate.includes(" ")) matrix = new DOMMatrix(`rotate(${rotate})`).multiply(matrix);
+    }
+    if (Math.abs(matrix.b) < 1e-6 && Math.abs(matrix.c) < 1e-6) return null;
+    const zoom = element.currentCSSZoom ?? 1;
+    return [matrix.a * zoom, matrix.b * zoom, matrix.c * zoom, matrix.d * zoom];
+  }
+  function frameOf(element, parent) {
+    let frame = frames.get(element);
+    if (frame !== undefined) return frame;
+    const outer = element.getBoundingClientRect();
+    const style = getComputedStyle(element);
+    const width = element.offsetWidth;
+    const height = element.offsetHeight;
+    const [a, b, c, d] = turned(element) ?? [width ? outer.width / width : 1, 0, 0, height ? outer.height / height : 1];
+    const [padLeft, padTop, padRight, padBottom] = [style.paddingLeft, style.paddingTop, style.paddingRight, style.paddingBottom].map(parseFloat);
+    // Whatever the transform, the middle of the box stays the middle; all else is relative to it.
+    const x = element.clientLeft + padLeft - width / 2;
+    const y = element.clientTop + padTop - height / 2;
+    const matrix = compose(parent.matrix, [
+      a, b, c, d, middleX(outer) + a * x + c * y, middleY(outer) + b * x + d * y,
+    ]);
+    frame = { matrix, screen: parent.screen, clip: null };
+    const inside = { left: 0, top: 0, right: element.clientWidth - padLeft - padRight, bottom: element.clientHeight - padTop - padBottom };
+    frame.clip = intersect(toTop(frame, inside), parent.clip);
+    frames.set(element, frame);
+    return frame;
+  }
+  const frameAround = (element) => {
+    const view = element.ownerDocument.defaultView;
+    return view === window ? base : frameOf(view.frameElement, frameAround(view.frameElement));
+  };
 
   // ---- hit test: the element the mouse would meet at a point ----
 
   function hitTest(x, y) {
     let root = document;
-    let localX = base ? (x - base.left) / base.scaleX : x;
-    let localY = base ? (y - base.top) / base.scaleY : y;
+    let frame = base;
     let hit = null;
+    let [localX, localY] = toLocal(frame, x, y);
     for (;;) {
       const found = root.elementFromPoint(localX, localY);
       if (found === null || found === hit) return hit;
       hit = found;
-      const inner = isFrame(hit) ? documentOf(hit) : null;
-      if (inner) {
-        const frame = frameOf(hit, null);
-        localX = (localX - frame.left) / frame.scaleX;
-        localY = (localY - frame.top) / frame.scaleY;
-        root = inner;
-      } else if (hit.shadowRoot) {
+      if (hit.shadowRoot) {
         root = hit.shadowRoot;
-      } else {
-        return hit;
+        continue;
       }
+      const inner = isFrame(hit) ? documentOf(hit) : null;
+      if (!inner) return hit;
+      frame = frameOf(hit, frame);
+      [localX, localY] = toLocal(frame, x, y);
+      root = inner;
     }
   }
-
-  const parentOf = (element) => {
-    if (element.assignedSlot) return element.assignedSlot;
-    if (element.parentElement) return element.parentElement;
-    const root = element.getRootNode();
-    return root instanceof ShadowRoot || root.host ? root.host : null;
+  const isHit = (element, x, y) => {
+    const hit = hitTest(x, y);
+    return hit !== null && isInside(hit, element);
   };
-  const covers = (element, hit) => {
-    for (let node = hit; node; node = parentOf(node)) if (node === element) return true;
-    // Light children of a host are its descendants too, whatever slot shows them.
-    for (let node = hit; node; node = node.parentElement) if (node === element) return true;
-    return false;
-  };
-  const hits = (element, box) => covers(element, hitTest((box.left + box.right) / 2, (box.top + box.bottom) / 2));
+  const isHitInMiddle = (element, box) => isHit(element, middleX(box), middleY(box));
 
-  // ---- boxes ----
+  // ---- where an element can be seen ----
 
-  const union = (a, b) => ({
-    left: Math.min(a.left, b.left), top: Math.min(a.top, b.top),
-    right: Math.max(a.right, b.right), bottom: Math.max(a.bottom, b.bottom),
-  });
   // The box of an inline link is its line, not the picture or the heading in it.
   function outerBox(element, frame) {
-    let box = plain(element.getBoundingClientRect());
-    if (element.firstElementChild && element.localName === "a" && getComputedStyle(element).display === "inline") {
-      for (const child of element.children) {
+    if (element.localName === "area") return areaBox(element, frame);
+    const own = element.getBoundingClientRect();
+    if (Math.abs(own.top) < FAR_PX && element.firstElementChild && (element.localName === "a" || own.width === 0)) {
+      let box = own.width === 0 ? null : own;
+      for (let child = element.firstElementChild; child; child = child.nextElementSibling) {
         const rect = child.getBoundingClientRect();
-        if (rect.width >= 1 && rect.height >= 1) box = union(box, plain(rect));
+        if (rect.width >= 1 && rect.height >= 1) box = box ? union(box, rect) : rect;
+      }
+      if (box && !isWithin(box, own) && /^(inline|contents)$/.test(getComputedStyle(element).display)) return toTop(frame, box);
+    }
+    return toTop(frame, own);
+  }
+  function areaBox(element, frame) {
+    const name = element.closest("map")?.name;
+    const image = name ? element.getRootNode().querySelector(`img[usemap="#${CSS.escape(name)}"]`) : null;
+    if (!image) return { left: 0, top: 0, right: 0, bottom: 0 };
+    const outer = image.getBoundingClientRect();
+    const style = getComputedStyle(image);
+    const left = outer.left + image.clientLeft + parseFloat(style.paddingLeft);
+    const top = outer.top + image.clientTop + parseFloat(style.paddingTop);
+    const numbers = element.coords.split(",").map(Number);
+    if (element.shape === "default") return toTop(frame, outer);
+    if (element.shape === "circle") {
+      const [x, y, r] = numbers;
+      return toTop(frame, { left: left + x - r, top: top + y - r, right: left + x + r, bottom: top + y + r });
+    }
+    const xs = numbers.filter((_, index) => index % 2 === 0);
+    const ys = numbers.filter((_, index) => index % 2 === 1);
+    return toTop(frame, {
+      left: left + Math.min(...xs), top: top + Math.min(...ys), right: left + Math.max(...xs), bottom: top + Math.max(...ys),
+    });
+  }
+
+  const isRootOrBody = (node) => node === node.ownerDocument.documentElement || node === node.ownerDocument.body;
+  // What the clipping ancestors leave to see of what is in them, and the nearest one that scrolls.
+  const NOTHING_AROUND = { clip: EVERYWHERE, scroller: null };
+  function around(element, frame) {
+    const path = [];
+    let node = parentOf(element);
+    while (node !== null && !isRootOrBody(node) && !surroundings.has(node)) {
+      path.push(node);
+      node = parentOf(node);
+    }
+    let known = (node !== null && surroundings.get(node)) || NOTHING_AROUND;
+    for (const ancestor of path.reverse()) {
+      const { overflowX, overflowY } = getComputedStyle(ancestor);
+      if (overflowX !== "visible" || overflowY !== "visible") {
+        const box = toTop(frame, ancestor.getBoundingClientRect());
+        const scroller = /auto|scroll/.test(overflowX + overflowY) ? box : known.scroller;
+        known = { clip: intersect(known.clip, box), scroller };
+      }
+      surroundings.set(ancestor, known);
+    }
+    return known;
+  }
+
+  // The part of the element that a click in its middle would reach, or null.
+  function visibleBox(element, frame, outer) {
+    const onScreen = intersect(outer, frame.clip);
+    if (isEmpty(onScreen)) return null;
+    const clipped = intersect(onScreen, around(element, frame).clip);
+    if (!isEmpty(clipped) && isHitInMiddle(element, clipped)) return clipped;
+    // What is positioned may lie outside of the boxes that its ancestors clip to.
+    if (clipped.right - clipped.left < onScreen.right - onScreen.left || clipped.bottom - clipped.top < onScreen.bottom - onScreen.top) {
+      if (isHitInMiddle(element, onScreen)) return onScreen;
+      if (isEmpty(clipped)) return null;
+    }
+    const parts = [...element.getClientRects()].map((rect) => intersect(toTop(frame, rect), clipped));
+    if (parts.length > 1) {
+      parts.sort((a, b) => area(b) - area(a));
+      for (const part of parts.slice(0, 8)) if (!isEmpty(part) && isHitInMiddle(element, part)) return part;
+    }
+    return uncovered(element, clipped);
+  }
+  // The largest part of a box that nothing covers, found by trying a grid of points.
+  function uncovered(element, box) {
+    if (isCovered(element, box)) return null;
+    const width = box.right - box.left;
+    const height = box.bottom - box.top;
+    const columns = Math.max(1, Math.min(8, Math.floor(width / 4)));
+    const rows = Math.max(1, Math.min(8, Math.floor(height / 4)));
+    const stepX = width / columns;
+    const stepY = height / rows;
+    const free = [];
+    for (let row = 0; row < rows; row++) {
+      free.push([]);
+      for (let column = 0; column < columns; column++) {
+        free[row].push(isHit(element, box.left + (column + 0.5) * stepX, box.top + (row + 0.5) * stepY));
       }
     }
-    return toTop(frame, box);
+    const part = largest(free, (left, top, right, bottom) => ({
+      left: box.left + left * stepX, top: box.top + top * stepY, right: box.left + right * stepX, bottom: box.top + bottom * stepY,
+    }), (candidate) => isHitInMiddle(element, candidate));
+    return part && sharpened(element, part);
   }
-  const rectsOf = (element, frame) => {
-    const parts = [...element.getClientRects()].slice(0, 8).map((rect) => toTop(frame, plain(rect)));
-    return parts.length > 1 ? [outerBox(element, frame), ...parts] : [outerBox(element, frame)];
-  };
-
-  // What the scrolling and clipping ancestors leave of a box, and whether one of them scrolls.
-  function clipped(element, frame, box) {
-    let left = box;
-    let scrolls = false;
-    for (let node = parentOf(element); node && node !== node.ownerDocument.documentElement; node = parentOf(node)) {
-      const style = getComputedStyle(node);
-      if (style.overflowX === "visible" && style.overflowY === "visible") continue;
-      if (node === node.ownerDocument.body) continue;
-      left = intersect(left, toTop(frame, plain(node.getBoundingClientRect())));
-      if (/auto|scroll/.test(style.overflowX + style.overflowY)) scrolls = true;
-    }
-    return { box: left, scrolls };
-  }
-
-  function* pieces(box) {
-    const { left, top, right, bottom } = box;
-    const middleX = (left + right) / 2;
-    const middleY = (top + bottom) / 2;
-    yield box;
-    yield { left, top, right, bottom: middleY };
-    yield { left, top: middleY, right, bottom };
-    yield { left, top, right: middleX, bottom };
-    yield { left: middleX, top, right, bottom };
-    const stepX = (right - left) / 4;
-    const stepY = (bottom - top) / 4;
-    for (let row = 0; row < 4; row++) {
-      for (let column = 0; column < 4; column++) {
-        yield {
-          left: left + column * stepX, right: left + (column + 1) * stepX,
-          top: top + row * stepY, bottom: top + (row + 1) * stepY,
-        };
+  // One thing over all of it: the page behind a modal need not be searched for holes.
+  function isCovered(element, box) {
+    if (element.localName === "area" || element instanceof SVGElement) return false;  // not boxes themselves
+    const cover = hitTest(middleX(box), middleY(box));
+    if (cover === null || !isWithin(box, toTop(frameAround(cover), cover.getBoundingClientRect()))) return false;
+    const insetX = Math.min(2, (box.right - box.left) / 4);
+    const insetY = Math.min(2, (box.bottom - box.top) / 4);
+    for (const x of [box.left + insetX, box.right - insetX]) {
+      for (const y of [box.top + insetY, box.bottom - insetY]) {
+        const hit = hitTest(x, y);
+        if (hit === null || !isInside(hit, cover) || isInside(hit, element)) return false;
       }
     }
+    return true;
   }
-
-  // The part of the element that a click at its middle would reach, or null.
-  function visibleBox(element, frame) {
-    const clip = frame?.clip ?? viewport();
-    const rects = rectsOf(element, frame);
-    for (const rect of rects) {
-      const box = intersect(rect, clip);
-      if (!isEmpty(box) && hits(element, box)) return box;
+  // The largest rectangle of cells that are all free and that the test accepts.
+  function largest(free, boxOf, accepts) {
+    const candidates = [];
+    for (let top = 0; top < free.length; top++) {
+      let rows = free[top].map(() => true);
+      for (let bottom = top + 1; bottom <= free.length; bottom++) {
+        rows = rows.map((all, column) => all && free[bottom - 1][column]);
+        for (let left = 0, right = 0; right <= rows.length; right++) {
+          if (rows[right]) continue;
+          if (right > left) candidates.push(boxOf(left, top, right, bottom));
+          left = right + 1;
+        }
+      }
     }
-    for (const rect of rects) {
-      const box = intersect(clipped(element, frame, rect).box, clip);
-      if (isEmpty(box)) continue;
-      for (const piece of pieces(box)) if (!isEmpty(piece) && hits(element, piece)) return piece;
-    }
+    candidates.sort((a, b) => area(b) - area(a));
+    for (const candidate of candidates) if (!isEmpty(candidate) && accepts(candidate)) return candidate;
     return null;
+  }
+  // Move each edge in to where the element really begins, as seen from the middle.
+  function sharpened(element, box) {
+    const x = middleX(box);
+    const y = middleY(box);
+    const edge = (from, to, hits) => {
+      if (hits(to + Math.sign(from - to) / 2)) return to;
+      let free = from;
+      let covered = to;
+      while (Math.abs(free - covered) > 1) {
+        const between = (free + covered) / 2;
+        if (hits(between)) free = between;
+        else covered = between;
+      }
+      return free;
+    };
+    const sharp = {
+      left: edge(x, box.left, (at) => isHit(element, at, y)), right: edge(x, box.right, (at) => isHit(element, at, y)),
+      top: edge(y, box.top, (at) => isHit(element, x, at)), bottom: edge(y, box.bottom, (at) => isHit(element, x, at)),
+    };
+    return !isEmpty(sharp) && isHitInMiddle(element, sharp) ? sharp : box;
   }
 
   // ---- discovery ----
 
-  const hasRole = (element) => {
+  const isDisabled = (element) => FORM_TAGS.has(element.localName) &&
+    (element.matches(":disabled") || (element.localName === "input" && element.type === "hidden"));
+  // Of what the selector finds, a role alone does not say that an element can be acted upon.
+  function isInteractive(element) {
     const role = element.getAttribute("role");
-    return role !== null && ROLES.has(role.trim().split(/\s+/)[0].toLowerCase());
-  };
+    if (role !== null && !ROLES.has(role.trim().split(/\s+/, 1)[0].toLowerCase()) && !element.matches(WITHOUT_ROLE)) return false;
+    return !isDisabled(element);
+  }
+  // A label stands in for a control that cannot be clicked itself, as with painted check boxes.
+  function isStandIn(label, frame) {
+    const control = label.control;
+    if (!control || isDisabled(control)) return false;
+    const box = outerBox(control, frame);
+    return isEmpty(box) || (!isEmpty(intersect(box, frame.clip)) && visibleBox(control, frame, box) === null);
+  }
   const cursorOf = (element) => getComputedStyle(element).cursor;
-  function introducesCursor(element) {
+  const isPassive = (cursor) => PASSIVE_CURSORS.has(cursor.startsWith("url(") ? cursor.slice(cursor.lastIndexOf(",") + 2) : cursor);
+  // Whether the element, not one around it, gives the mouse a cursor that promises something.
+  function invites(element) {
     const cursor = cursorOf(element);
-    if (PASSIVE_CURSORS.has(cursor)) return false;
+    if (isPassive(cursor)) return false;
     const parent = parentOf(element);
-    return parent === null || cursorOf(parent) !== cursor;
+    // On the page as a whole it promises nothing; a frame may well be one link as a whole.
+    return parent === null ? element.ownerDocument !== document || base.matrix !== null : cursorOf(parent) !== cursor;
   }
-  function isInteractive(element, withCursor) {
-    if (element.matches(WITHOUT_ROLE) || hasRole(element)) return true;
-    return withCursor && introducesCursor(element);
-  }
-  const isDisabled = (element) => element.matches(":disabled") ||
-    (element.localName === "input" && element.type === "hidden");
-
-  // Frames of another origin, in the order they were first seen; an index is for the document's life.
-  const foreign = [];
-  const foreignIndex = (element) => {
-    const known = foreign.indexOf(element);
-    return known >= 0 ? known : foreign.push(element) - 1;
-  };
-  const foreignFrames = () => foreign.map((element, index) => ({ element, index }))
-    .filter(({ element }) => isAlive(element) && documentOf(element) === null && element.getClientRects().length > 0)
-    .map(({ element, index }) => ({ index, frame: frameOf(element, chain(element)) }))
-    .filter(({ frame }) => !isEmpty(frame.clip));
-  const geometry = (index) => frameOf(foreign[index], chain(foreign[index]));
-  // Whether a click at each point would go into that frame.
-  const reaches = (index, points) => points.map(([x, y]) => hitTest(x, y) === foreign[index]);
-  const foreignElement = (index) => foreign[index];
-  const rebase = (frame) => { base = frame; };
-
-  function* elements(root, frame, budget) {
-    for (const element of root.querySelectorAll("*")) {
-      if (--budget.left < 0 && !element.matches(SELECTOR) && !isFrame(element)) continue;
-      yield { element, frame };
-      if (element.shadowRoot) yield* elements(element.shadowRoot, frame, budget);
-      const inner = isFrame(element) ? documentOf(element) : null;
-      if (!isFrame(element) || element.getClientRects().length === 0) continue;
-      if (inner?.documentElement) yield* elements(inner, frameOf(element, frame), budget);
-      else if (inner === null) foreignIndex(element);
+  // What is not rendered has no box, and neither has anything in it, unless it leaves the boxes to its
+  // children. Its style would say so, but the style of what is not rendered is dear.
+  function lendsItsBox(element, depth = 3) {
+    if (depth === 0) return false;
+    let child = element.firstElementChild;
+    for (let n = 0; child !== null && n < 5; n++, child = child.nextElementSibling) {
+      if (child.checkVisibility() || lendsItsBox(child, depth - 1)) return true;
     }
+    return false;
   }
-
-  function place(element, frame) {
-    if (element.localName === "option") return placeOption(element, frame);
-    if (!element.checkVisibility({ visibilityProperty: true })) return null;
-    const outer = outerBox(element, frame);
-    const screen = screenSize();
-    if (isEmpty(outer)) return null;
-    if ((outer.right - outer.left) * (outer.bottom - outer.top) > 0.9 * screen.width * screen.height) return null;
-    return placeBox(element, frame, outer);
-  }
-  function placeBox(element, frame, outer) {
-    const clip = frame?.clip ?? viewport();
-    const inside = intersect(outer, clip);
-    if (!isEmpty(inside)) {
-      const box = visibleBox(element, frame);
-      if (box) return { where: "visible", box };
-      const { box: rest, scrolls } = clipped(element, frame, outer);
-      if (!scrolls || !isEmpty(rest)) return null;
-      return { where: outer.top < rest.top ? "above" : "below", box: outer };
-    }
-    const middle = (outer.left + outer.right) / 2;
-    if (middle < 0 || middle >= screenSize().width) return null;
-    if (outer.bottom <= clip.top + 1) return { where: "above", box: outer };
-    return outer.top >= clip.bottom - 1 ? { where: "below", box: outer } : null;
-  }
-  // The options of a closed drop-down have no box: they are listed, never drawn.
-  function placeOption(element, frame) {
-    const select = element.closest("select");
-    if (!select || select.disabled) return null;
-    const outer = toTop(frame, plain(element.getBoundingClientRect()));
-    if (!isEmpty(outer)) return placeBox(element, frame, outer);
-    const focused = select.getRootNode().activeElement === select;
-    return focused || select.hasAttribute("open") ? { where: "listed", box: null } : null;
+  const isRendered = (element) => element.checkVisibility() || lendsItsBox(element);
+  function isSeen(element) {
+    if (element.localName === "area") return true;
+    const options = { visibilityProperty: true, opacityProperty: !CONTROLS.has(element.localName) };
+    return element.checkVisibility(options) || (lendsItsBox(element) && element.firstElementChild.checkVisibility(options));
   }
 
   function collect() {
-    const found = { visible: [], above: [], below: [], listed: [] };
-    const budget = { left: MAX_ELEMENTS };
-    for (const { element, frame } of elements(document, base, budget)) {
-      if (element === overlay || !isInteractive(element, budget.left > 0) || isDisabled(element)) continue;
-      const placed = place(element, frame);
-      if (!placed) continue;
-      const list = found[placed.where];
-      if (placed.where === "visible" || list.length < MAX_OFFSCREEN) list.push({ element, box: placed.box });
-    }
+    const found = { visible: [], above: [], below: [], listed: [], foreign: [] };
+    walk(document, base, { left: MAX_ELEMENTS, visits: MAX_VISITED }, found);
     return found;
   }
+  function walk(root, frame, budget, found) {
+    const wanted = root.querySelectorAll(SELECTOR);
+    const walker = (root.ownerDocument ?? root).createTreeWalker(root, NodeFilter.SHOW_ELEMENT);
+    let next = 0;
+    let element = walker.nextNode();
+    while (element !== null && --budget.left >= 0) {
+      const name = element.localName;
+      let skips = false;
+      if (element === wanted[next]) {
+        next += 1;
+        visit(element, frame, budget, found);
+        skips = WHOLE.has(name);
+        if (skips) while (next < wanted.length && element.contains(wanted[next])) visit(wanted[next++], frame, budget, found);
+      } else if (!isRendered(element)) {
+        skips = true;
+        while (next < wanted.length && element.contains(wanted[next])) next += 1;
+      } else if (invites(element) || (name === "label" && isStandIn(element, frame))) {
+        place(element, frame, found);
+      }
+      if (!skips && element.shadowRoot !== null) walk(element.shadowRoot, frame, budget, found);
+      element = skips ? nextOutside(walker) : walker.nextNode();
+    }
+    while (next < wanted.length && budget.visits > 0) visit(wanted[next++], frame, budget, found);
+  }
+  function nextOutside(walker) {
+    let sibling = walker.nextSibling();
+    while (sibling === null && walker.parentNode() !== null) sibling = walker.nextSibling();
+    return sibling;
+  }
+  function visit(element, frame, budget, found) {
+    budget.visits -= 1;
+    if (isFrame(element)) enter(element, frame, budget, found);
+    else if (isInteractive(element)) place(element, frame, found);
+    if (element.localName === "select") placeOptions(element, frame, found);
+  }
+  function enter(element, frame, budget, found) {
+    if (element.getClientRects().length === 0 || !isSeen(element)) return;
+    const inner = documentOf(element);
+    if (inner?.documentElement) walk(inner, frameOf(element, frame), budget, found);
+    else if (inner === null && element.localName !== "object") noteForeign(element, frame, found);
+  }
+
+  function place(element, frame, found) {
+    const outer = outerBox(element, frame);
+    if (isEmpty(outer) || area(outer) > HUGE * frame.screen.width * frame.screen.height) return;
+    let side = null;
+    if (isEmpty(intersect(outer, frame.clip))) {
+      side = sideOfScreen(element, frame, outer);
+    } else {
+      const box = visibleBox(element, frame, outer);
+      if (box !== null) {
+        if (isSeen(element)) found.visible.push({ element, box });
+        return;
+      }
+      side = sideOfScroller(element, frame, outer);
+    }
+    if (side !== null && found[side].length < MAX_OFFSCREEN && isSeen(element)) found[side].push({ element, box: outer });
+  }
+  function sideOfScreen(element, frame, outer) {
+    const middle = middleX(outer);
+    if ((middle < 0 || middle >= frame.screen.width) && around(element, frame).scroller === null) return null;
+    if (outer.bottom <= frame.clip.top + 1) return "above";
+    if (outer.top >= frame.clip.bottom - 1) return "below";
+    return sideOfScroller(element, frame, outer);
+  }
+  function sideOfScroller(element, frame, outer) {
+    const { scroller } = around(element, frame);
+    if (scroller === null) return null;
+    if (scroller.bottom <= frame.clip.top) return "above";
+    if (middleY(outer) < scroller.top || middleX(outer) < scroller.left) return "above";
+    return middleY(outer) > scroller.bottom || middleX(outer) > scroller.right ? "below" : null;
+  }
+  // The options of a closed drop-down have no box: while it has the focus they are listed, never drawn.
+  function placeOptions(select, frame, found) {
+    if (isDisabled(select) || !isSeen(select)) return;
+    const isOpen = select.getRootNode().activeElement === select || select.hasAttribute("open");
+    const isList = select.multiple || select.size > 1;
+    if (!isOpen && !isList) return;
+    for (const option of [...select.options].slice(0, MAX_OPTIONS)) {
+      if (option.matches(":disabled") || option.hidden) continue;
+      if (option.getClientRects().length > 0) place(option, frame, found);
+      else if (isOpen) found.listed.push({ element: option, box: null });
+    }
+  }
+
+  // Frames of another origin, in the order they were first seen; an index is for the document's life,
+  // and an element that was taken out and put back shows another frame.
+  const foreign = [];
+  const WORLD = Math.random().toString(36).slice(2);
+  function noteForeign(element, parent, found) {
+    const frame = frameOf(element, parent);
+    if (isEmpty(frame.clip)) return;
+    const view = element.contentWindow;
+    let index = foreign.findIndex((known) => known.element === element && known.view === view);
+    if (index < 0) index = foreign.push({ element, view }) - 1;
+    found.foreign.push({ index, key: `${WORLD}:${index}`, frame, at: found.visible.length });
+  }
+  function geometry(index) {
+    again();
+    const { element, view } = foreign[index];
+    return isAlive(element) && element.contentWindow === view ? frameOf(element, frameAround(element)) : null;
+  }
+  // Whether a click at each point would go into that frame.
+  const reaches = (index, points) => points.map(([x, y]) => hitTest(x, y) === foreign[index].element);
+  const foreignElement = (index) => foreign[index].element;
+  const rebase = (frame) => begin(frame);
 
   // ---- records ----
 
-  const clean = (text) => (text ?? "").replace(/\s+/g, " ").trim().slice(0, MAX_NAME);
+  const clean = (text) => (text ? text.slice(0, 10 * MAX_NAME).replace(/\s+/g, " ").trim().slice(0, MAX_NAME) : "");
+  const textOf = (element) => element.innerText ?? element.textContent ?? "";
+  // The text of a label, without the options or the text in the control that it wraps.
+  function labelText(node, control) {
+    if (node === control) return "";
+    if (!node.contains(control)) return node.nodeType === Node.TEXT_NODE ? node.data : textOf(node);
+    return [...node.childNodes].map((child) => labelText(child, control)).join(" ");
+  }
+  // All labels of a document at once: asking a control for its own searches the whole document.
+  function labelsOf(element, root) {
+    let known = labelTexts.get(root);
+    if (known === undefined) {
+      known = new Map();
+      for (const label of root.querySelectorAll("label")) {
+        const control = label.control;
+        if (control) known.set(control, `${known.get(control) ?? ""} ${labelText(label, control)}`);
+      }
+      labelTexts.set(root, known);
+    }
+    return known.get(element) ?? "";
+  }
   function nameOf(element) {
     const root = element.getRootNode();
-    const byIds = (ids) => ids.split(/\s+/).map((id) => root.getElementById?.(id)?.innerText ?? "").join(" ");
-    return clean(element.getAttribute("aria-label")) ||
-      clean(byIds(element.getAttribute("aria-labelledby") ?? "")) ||
-      clean([...(element.labels ?? [])].map((label) => label.innerText).join(" ")) ||
-      clean(element.getAttribute("alt")) ||
-      clean(element.localName === "select" || element.localName === "textarea" ? "" : element.innerText ?? element.textContent) ||
-      clean(element.getAttribute("title")) || clean(element.getAttribute("placeholder")) ||
-      clean(/^(button|submit|reset)$/.test(element.type) ? element.value : "") ||
-      clean(element.querySelector?.("img[alt]")?.alt) || clean(element.getAttribute("name"));
+    const byIds = (ids) => ids.split(/\s+/).map((id) => textOf(root.getElementById?.(id) ?? {})).join(" ");
+    const attribute = (name) => clean(element.getAttribute(name));
+    const ids = element.getAttribute("aria-labelledby");
+    const isControl = CONTROLS.has(element.localName);
+    return attribute("aria-label") || (ids && clean(byIds(ids))) ||
+      clean(labelsOf(element, root)) ||
+      attribute("alt") || (isControl ? "" : clean(textOf(element))) || attribute("title") || attribute("placeholder") ||
+      (/^(button|submit|reset)$/.test(element.type) ? clean(element.value) : "") || pictureName(element) || attribute("name");
+  }
+  function pictureName(element) {
+    const picture = element.querySelector("[aria-label],[alt],[title]");
+    if (!picture) return "";
+    return clean(picture.getAttribute("aria-label")) || clean(picture.getAttribute("alt")) || clean(picture.getAttribute("title"));
   }
   function valueOf(element) {
-    if (element.localName === "select") return clean([...element.selectedOptions].map((o) => o.text).join(", "));
-    if (element.localName === "option") return element.selected ? "selected" : "";
-    if (element.type === "checkbox" || element.type === "radio") return element.checked ? "checked" : "";
-    if (element.type === "password") return element.value ? "•".repeat(8) : "";
-    if (element.localName === "input" || element.localName === "textarea") return clean(element.value);
-    return clean(element.getAttribute("aria-valuenow") ?? (element.getAttribute("aria-checked") === "true" ? "checked" : ""));
+    switch (element.localName) {
+      case "select": return clean([...element.selectedOptions].map((option) => option.text).join(", "));
+      case "option": return element.selected ? "selected" : "";
+      case "textarea": return clean(element.value);
+      case "input":
+        if (element.type === "checkbox" || element.type === "radio") return element.checked ? "checked" : "";
+        if (element.type === "password") return element.value ? "•".repeat(8) : "";
+        return clean(element.value);
+      default:
+        if (element.isContentEditable) return clean(textOf(element));
+        if (element.getAttribute("aria-checked") === "true") return "checked";
+        if (element.getAttribute("aria-selected") === "true") return "selected";
+        return clean(element.getAttribute("aria-valuetext") ?? element.getAttribute("aria-valuenow"));
+    }
   }
   function roleOf(element) {
     const explicit = element.getAttribute("role");
-    if (explicit) return explicit.trim().split(/\s+/)[0];
+    if (explicit) return explicit.trim().split(/\s+/, 1)[0];
     if (element.localName === "input") return INPUT_ROLES[element.type] ?? "";
     return TAG_ROLES[element.localName] ?? "";
   }
@@ -333,21 +589,24 @@
 
   // Find what can be labelled; `number` gives the labels, once all worlds of the page were surveyed.
   function survey(frame) {
-    base = frame;
+    omnibox.erase();
+    begin(frame);
     found = collect();
     return {
       visible: found.visible.map(({ box }) => [box.left, box.top, box.right, box.bottom]),
-      listed: found.listed.length, above: found.above.length, below: found.below.length,
-      foreign: foreignFrames(),
+      listed: found.listed.length, above: found.above.length, below: found.below.length, foreign: found.foreign,
     };
   }
-  // Label the survey's finds, each kind from its first number on, and remember what was shown.
-  function number(keep, first) {
+  // Label the survey's finds and remember what was shown: the visible ones by a list of labels, in
+  // which 0 stands for what the page above covers, each other kind from its first number on.
+  function number(visible, first) {
     labels = new Map();
     labelOf = new WeakMap();
-    if (keep !== null) found.visible = found.visible.filter((_, index) => keep[index]);
-    info = {};
-    for (const kind of KINDS) info[kind] = found[kind].map((item, index) => [assign(item.element, first[kind] + index), item]);
+    info = { visible: [] };
+    found.visible.forEach((item, index) => {
+      if (visible[index] !== 0) info.visible.push([assign(item.element, visible[index]), item]);
+    });
+    for (const kind of KINDS.slice(1)) info[kind] = found[kind].map((item, index) => [assign(item.element, first[kind] + index), item]);
     return {
       visible_rects: [...keys(info.visible), ...keys(info.listed)],
       rects_above: keys(info.above), rects_below: keys(info.below),
@@ -359,21 +618,15 @@
     const surveyed = survey(null);
     if (surveyed.foreign.length > 0) return { surveyed };
     const { visible, listed, above } = found;
-    const first = { visible: 1, listed: 1 + visible.length };
+    const first = { listed: 1 + visible.length };
     first.above = first.listed + listed.length;
     first.below = first.above + above.length;
-    const marks = number(null, first);
-    draw(info.visible.map(([label, { box }]) => [label, box.left, box.top, box.right, box.bottom]));
+    const marks = number(visible.map((_, index) => index + 1), first);
+    omnibox.draw(info.visible.map(([label, { box }]) => [label, box.left, box.top, box.right, box.bottom]));
     return { marks };
   }
-  function screenshotInfo() {
-    if (info === null) return null;
-    const all = KINDS.flatMap((kind) => info[kind]).filter(([, item]) => isAlive(item.element));
-    return {
-      visible_rects: [...keys(info.visible), ...keys(info.listed)],
-      rects_above: keys(info.above), rects_below: keys(info.below), interactive_regions: regions(all),
-    };
-  }
+  // The records that marking left out, since few ask for them; null where nothing was marked.
+  const offscreen = () => (info === null ? null : { ...regions(info.above), ...regions(info.below) });
   // Labels already given stay what they are; elements that have none get numbers from `next` on.
   function extend(keep, next) {
     const visible = keep === null ? found.visible : found.visible.filter((_, index) => keep[index]);
@@ -385,59 +638,7 @@
     return { regions: regions(pairs), next };
   }
 
-  // ---- drawing: one canvas in the top layer, there only while the screenshot is taken ----
-
-  let overlay = null;
-  const COLOURS = 36;
-  const hue = (label) => (label * 137.508) % 360;
-  const light = (label) => [38, 46, 32][Math.floor(label / COLOURS) % 3];
-
-  // Boxes are [label, left, top, right, bottom].
-  function draw(boxes) {
-    erase();
-    if (!(document.documentElement instanceof HTMLElement)) return;
-    overlay = document.createElement("canvas");
-    overlay.width = innerWidth;
-    overlay.height = innerHeight;
-    const style = {
-      all: "initial", position: "fixed", inset: "0", margin: "0", padding: "0", border: "0", width: `${innerWidth}px`,
-      height: `${innerHeight}px`, "max-width": "none", "max-height": "none", background: "transparent",
-      "pointer-events": "none", "z-index": "2147483647", display: "block", overflow: "hidden",
-    };
-    for (const [name, value] of Object.entries(style)) overlay.style.setProperty(name, value, "important");
-    overlay.setAttribute("aria-hidden", "true");
-    overlay.popover = "manual";
-    document.documentElement.append(overlay);
-    overlay.showPopover();
-    paint(overlay.getContext("2d"), boxes);
-  }
-  function paint(context, boxes) {
-    for (const [label, left, top, right, bottom] of boxes) {
-      context.fillStyle = `hsl(${hue(label)} 90% ${light(label)}% / 0.14)`;
-      context.strokeStyle = `hsl(${hue(label)} 90% ${light(label)}%)`;
-      context.lineWidth = 2;
-      context.fillRect(left, top, right - left, bottom - top);
-      context.strokeRect(left + 1, top + 1, right - left - 2, bottom - top - 2);
-    }
-    context.font = "bold 13px sans-serif";
-    context.textBaseline = "top";
-    for (const [label, , top, right, bottom] of boxes) {
-      const text = String(label);
-      const width = context.measureText(text).width + 6;
-      const x = Math.min(Math.max(0, right - width), innerWidth - width);
-      const y = top >= 17 ? top - 17 : Math.min(bottom, innerHeight - 17);
-      context.fillStyle = `hsl(${hue(label)} 90% ${light(label)}%)`;
-      context.fillRect(x, y, width, 17);
-      context.fillStyle = "white";
-      context.fillText(text, x + 3, y + 2);
-    }
-  }
-  function erase() {
-    overlay?.remove();
-    overlay = null;
-  }
-
-  // ---- acting on a label ----
+  // ---- from a label to its element ----
 
   function isAlive(element) {
     if (!element.isConnected) return false;
@@ -445,138 +646,15 @@
     if (!view) return false;
     return view === window || (view.frameElement !== null && isAlive(view.frameElement));
   }
-  const chain = (element) => {
-    const view = element.ownerDocument.defaultView;
-    return view === window ? base : frameOf(view.frameElement, chain(view.frameElement));
-  };
-  const describe = (element) => {
-    if (!element) return "nothing";
-    const id = element.id ? `#${element.id}` : "";
-    return `<${element.localName}${id}>`;
-  };
   function find(label) {
     const element = labels.get(Number(label));
     if (element === undefined) return { problem: "unknown" };
     return isAlive(element) ? { element } : { problem: "gone" };
   }
-  // Where a click on the label would go; scrolls it into view when nothing of it shows.
-  function locate(label) {
-    const { element, problem } = find(label);
-    if (problem) return { problem };
-    let box = visibleBox(element, chain(element));
-    if (!box) {
-      element.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
-      box = visibleBox(element, chain(element));
-    }
-    if (!box) return { problem: "covered", by: coveredBy(element) };
-    return { x: (box.left + box.right) / 2, y: (box.top + box.bottom) / 2, kind: kindOf(element) };
-  }
-  function coveredBy(element) {
-    const box = toTop(chain(element), plain(element.getBoundingClientRect()));
-    if (isEmpty(box)) return "";
-    return describe(hitTest((box.left + box.right) / 2, (box.top + box.bottom) / 2));
-  }
-  const PICKERS = new Set(["date", "time", "datetime-local", "month", "week", "color", "range"]);
-  const kindOf = (element) => (element.localName === "input" && PICKERS.has(element.type) ? "picker" : element.localName);
-
-  const fire = (element, type, Kind = Event) => element.dispatchEvent(new Kind(type, { bubbles: true, composed: true }));
-  // Pickers take no typed text that is the same in every locale, so their value is set.
-  function setValue(label, value) {
-    const { element, problem } = find(label);
-    if (problem) return { problem };
-    element.focus();
-    element.value = value;
-    fire(element, "input");
-    fire(element, "change");
-    return { value: element.value };
-  }
-  function choose(label) {
-    const { element, problem } = find(label);
-    if (problem) return { problem };
-    if (element.localName !== "option") return visibleBox(element, chain(element)) ? { click: true } : chooseHidden(element);
-    const select = element.closest("select");
-    if (!select || select.disabled || element.disabled) return { problem: "disabled" };
-    if (select.multiple) element.selected = !element.selected;
-    else element.selected = true;
-    fire(select, "input");
-    fire(select, "change");
-    return { chosen: clean(element.text) };
-  }
-  function chooseHidden(element) {
-    const box = element.getBoundingClientRect();
-    if (box.width >= 1 && box.height >= 1) return { click: true };
-    for (const type of ["mousedown", "mouseup", "click"]) fire(element, type, MouseEvent);
-    if (element.hasAttribute("aria-selected")) element.setAttribute("aria-selected", "true");
-    fire(element, "change");
-    return { chosen: nameOf(element) };
-  }
-  function scroll(label, direction) {
-    const { element, problem } = find(label);
-    if (problem) return { problem };
-    let target = element;
-    const vertical = direction === "up" || direction === "down";
-    const canScroll = (node) => (vertical ? node.scrollHeight > node.clientHeight : node.scrollWidth > node.clientWidth);
-    while (target && !canScroll(target)) target = parentOf(target);
-    target ??= element.ownerDocument.scrollingElement;
-    const sign = direction === "up" || direction === "left" ? -1 : 1;
-    const before = [target.scrollLeft, target.scrollTop];
-    target.scrollBy({
-      left: vertical ? 0 : sign * target.clientWidth, top: vertical ? sign * target.clientHeight : 0, behavior: "instant",
-    });
-    return { moved: target.scrollLeft !== before[0] || target.scrollTop !== before[1] };
-  }
-  // Scroll the nearest scrollable thing under a point; false when there is none or it is at its end.
-  function scrollAt(x, y, direction) {
-    for (let node = hitTest(x, y); node; node = parentOf(node)) {
-      if (node === node.ownerDocument.scrollingElement || node === node.ownerDocument.body) return { moved: false };
-      const style = getComputedStyle(node);
-      if (!/auto|scroll/.test(style.overflowY) || node.scrollHeight <= node.clientHeight) continue;
-      const before = node.scrollTop;
-      const by = Math.floor(0.8 * node.clientHeight) * (direction === "up" ? -1 : 1);
-      node.scrollBy({ top: by, behavior: "instant" });
-      return { moved: node.scrollTop !== before };
-    }
-    return { moved: false };
-  }
-
-  // ---- reading ----
-
-  function metaTags() {
-    const tags = {};
-    for (const meta of document.querySelectorAll("meta[content]")) {
-      const name = meta.getAttribute("name") ?? meta.getAttribute("property");
-      if (name) tags[name] = meta.getAttribute("content");
-    }
-    return tags;
-  }
-  function jsonLd() {
-    const blocks = [...document.querySelectorAll("script[type='application/ld+json']")].map((s) => s.textContent);
-    if (blocks.length !== 1) return blocks;
-    try { return JSON.parse(blocks[0]); } catch { return blocks; }
-  }
-  function itemOf(scope) {
-    const item = { itemType: scope.getAttribute("itemtype") };
-    for (const prop of scope.querySelectorAll("[itemprop]")) {
-      if (prop.parentElement.closest("[itemscope]") !== scope) continue;
-      item[prop.getAttribute("itemprop")] = prop.content ?? prop.href ?? prop.src ?? clean(prop.textContent);
-    }
-    return item;
-  }
-  function pageData() {
-    const data = { title: document.title, url: location.href };
-    const tags = metaTags();
-    const linked = jsonLd();
-    const microdata = [...document.querySelectorAll("[itemscope]")].slice(0, 200).map(itemOf);
-    if (Object.keys(tags).length) data.meta_tags = tags;
-    if (!Array.isArray(linked) || linked.length) data.jsonld = linked;
-    if (microdata.length) data.microdata = microdata;
-    return data;
-  }
-  const text = (lines) => (document.body ?? document.documentElement)?.innerText?.split("\n").slice(0, lines)
-    .filter((line) => line.trim()).join("\n") ?? "";
+  const isLabelled = (element) => labelOf.has(element);
 
   globalThis.omnibox = {
-    mark, survey, number, extend, draw, erase, screenshotInfo, geometry, reaches, rebase, foreignElement,
-    locate, setValue, choose, scroll, scrollAt, pageData, text, hitTest, find,
+    survey, number, mark, extend, offscreen, geometry, reaches, foreignElement, rebase,
+    find, isLabelled, again, frameAround, outerBox, visibleBox, hitTest, isInside, parentOf, isEmpty, clean, nameOf,
   };
 })();

@@ -20,16 +20,30 @@ from omniboxes.errors import NavigationFailed, ScriptFailed
 from omniboxes.node.instances._types import ImageOptions, Metadata, Notices
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from playwright.async_api import CDPSession, Page
 
 WORLD_NAME = "omnibox"
-REQUESTED_LIMIT_S = 0.3
+WORLD_SCRIPTS = ("_page_script.js", "_draw_script.js", "_act_script.js")
+# A navigation that was asked for begins within this, or not at all.
+REQUESTED_LIMIT_S = 1.0
+REPLACED_LIMIT_S = 0.1
 _SAME_DOCUMENT = frozenset({"sameDocument", "historySameDocument"})
-_METADATA = "({title: document.title, url: location.href, width: innerWidth, height: innerHeight})"
+# A page can hide document.title behind an element of that name.
+SHOWN = """({
+  title: Reflect.get(Document.prototype, "title", document).toWellFormed(), url: location.href,
+  width: Number(innerWidth) || 0, height: Number(innerHeight) || 0,
+})"""
+_OPEN_WINDOW = 'window[Symbol.for("omnibox.settle")]?.open()'
 
 
 class TabClosed(Exception):
     """The page is gone, by itself or by us; the session may live on in another tab."""
+
+    def __init__(self, message: str, tab: Tab | None = None) -> None:
+        super().__init__(message)
+        self.tab = tab
 
 
 class ContextLost(Exception):
@@ -48,8 +62,9 @@ class Tab:
     def __init__(self, page: Page, cdp: CDPSession, opener: Tab | None, notices: Notices) -> None:
         self.page = page
         self.opener = opener
-        self.is_closed = False
-        self.windows_opened = 0
+        self.closed = asyncio.Event()
+        self.windows_awaited = 0
+        self.documents_shown = 0
         self._cdp = cdp
         self._notices = notices
         self.main_frame = ""
@@ -67,9 +82,14 @@ class Tab:
             await tab._cdp.send("Page.enable")
             tree = await tab._cdp.send("Page.getFrameTree")
         except PlaywrightError as exc:
-            raise TabClosed from exc
+            raise TabClosed("the page closed while it was opened") from exc
         tab.main_frame = tree["frameTree"]["frame"]["id"]
         return tab
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the page is gone."""
+        return self.closed.is_set()
 
     # Talking to the page.
 
@@ -80,19 +100,31 @@ class Tab:
         except PlaywrightError as exc:
             raise self.translated(exc) from exc
 
+    async def send_all(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Send CDP messages in one go, without waiting for an answer between them."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for method, params in messages:
+                    group.create_task(self.send(method, params))
+        except ExceptionGroup as group_error:
+            raise group_error.exceptions[0] from group_error
+
     def translated(self, exc: PlaywrightError) -> Exception:
         """Say in our own types what Playwright says in words."""
         message = exc.message
+        if not self.is_closed and "navigated" in message:
+            return ContextLost(message)  # "Inspected target navigated or closed"
         if self.is_closed or "closed" in message or "crashed" in message or "detached" in message:
-            return TabClosed(message)
-        if "context" in message or "navigated" in message or "Frame" in message:
+            return TabClosed(message, self)
+        if "context" in message or "Frame" in message:
             return ContextLost(message)
         return exc
 
     async def evaluate(self, expression: str, *, in_world: int | None = None) -> Any:
         """Evaluate in the page, or in a world of it, and return the value.
 
-        Raises ScriptFailed when the expression throws, ContextLost when the document goes away.
+        Raises ScriptFailed when the expression throws or its value is no JSON, ContextLost when
+        the document goes away.
         """
         params: dict[str, Any] = {
             "expression": expression,
@@ -101,12 +133,21 @@ class Tab:
         }
         if in_world is not None:
             params["contextId"] = in_world
-        answer = await self.send("Runtime.evaluate", params)
+        try:
+            answer = await self.send("Runtime.evaluate", params)
+        except PlaywrightError as exc:
+            reason = exc.message.rpartition("): ")[2]
+            raise ScriptFailed(f"evaluate: the value cannot be returned: {reason}") from exc
         if (details := answer.get("exceptionDetails")) is not None:
             thrown = details.get("exception", {})
             text = thrown.get("description") or str(thrown.get("value", details.get("text")))
-            raise ScriptFailed(f"evaluate: {text.splitlines()[0][:500]}")
-        return answer["result"].get("value")
+            raise ScriptFailed(f"evaluate: {(text.splitlines() or [''])[0][:500]}")
+        result = answer["result"]
+        return result.get("value", result.get("unserializableValue"))
+
+    async def open_window(self) -> None:
+        """Tell the page that an action begins which it cannot see: no input event announces it."""
+        await self.evaluate(_OPEN_WINDOW)
 
     async def world(self, frame: str) -> int:
         """Return our isolated world in a frame; made anew for every document it shows."""
@@ -117,7 +158,7 @@ class Tab:
             "Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME}
         )
         world = int(made["executionContextId"])
-        await self.evaluate(script("_page_script.js"), in_world=world)
+        await self.evaluate("\n".join(map(script, WORLD_SCRIPTS)), in_world=world)
         self._worlds[frame] = world
         return world
 
@@ -144,9 +185,14 @@ class Tab:
         node = await self.send("DOM.describeNode", {"objectId": object_id})
         return str(node["node"].get("frameId", ""))
 
+    async def shown(self) -> dict[str, Any]:
+        """Ask the page for its title, address and size."""
+        shown: dict[str, Any] = await self.evaluate(SHOWN)
+        return shown
+
     async def metadata(self) -> Metadata:
         """Ask the page for its title, address and size."""
-        return Metadata(**await self.evaluate(_METADATA))
+        return Metadata(**await self.shown())
 
     # Looking.
 
@@ -155,7 +201,11 @@ class Tab:
         params: dict[str, Any] = {"format": options.format, "optimizeForSpeed": True}
         if options.format != "png":
             params["quality"] = options.quality or 80
-        answer = await self.send("Page.captureScreenshot", params)
+        try:
+            answer = await self.send("Page.captureScreenshot", params)
+        except PlaywrightError as exc:
+            # Chromium has nothing to show while one document takes the other's place.
+            raise ContextLost(exc.message) from exc
         return base64.b64decode(answer["data"])
 
     # Navigating.
@@ -190,6 +240,10 @@ class Tab:
     async def interrupt(self) -> None:
         """Stop whatever keeps the page from answering: a script or a load."""
         await self.send("Runtime.terminateExecution")
+        await self.stop_loading()
+
+    async def stop_loading(self) -> None:
+        """Give up the navigations under way; the page stays what it is."""
         await self.send("Page.stopLoading")
         self._navigating.clear()
         self._requested.clear()
@@ -197,8 +251,9 @@ class Tab:
     @property
     def is_navigating(self) -> bool:
         """Whether a navigation was asked for or is under way in any frame."""
-        oldest = time.monotonic() - REQUESTED_LIMIT_S
-        self._requested = {f: at for f, at in self._requested.items() if at > oldest}
+        if self._requested:
+            oldest = time.monotonic() - REQUESTED_LIMIT_S
+            self._requested = {f: at for f, at in self._requested.items() if at > oldest}
         return bool(self._navigating or self._requested)
 
     @property
@@ -223,6 +278,15 @@ class Tab:
         except TimeoutError:
             return  # the request came to nothing; is_navigating forgets it by its age
 
+    async def replaced(self) -> None:
+        """Wait for the document that takes a lost one's place, for a moment at most."""
+        self._navigation_event.clear()
+        try:
+            async with asyncio.timeout(REPLACED_LIMIT_S):
+                await self._navigation_event.wait()
+        except TimeoutError:
+            return  # it had come before we asked
+
     # Events.
 
     def _listen(self) -> None:
@@ -230,7 +294,7 @@ class Tab:
             "Page.frameRequestedNavigation": self._on_requested,
             "Page.frameStartedNavigating": self._on_started,
             "Page.frameNavigated": self._on_navigated,
-            "Page.navigatedWithinDocument": self._on_ended,
+            "Page.navigatedWithinDocument": self._on_moved_within,
             "Page.frameStoppedLoading": self._on_ended,
             "Page.frameDetached": self._on_ended,
             "Page.windowOpen": self._on_window_open,
@@ -238,7 +302,7 @@ class Tab:
         }
         for name, handler in handlers.items():
             self._cdp.on(name, handler)
-        self.page.on("download", lambda d: self._notices.downloads.append(d.suggested_filename))
+        self.page.on("download", lambda d: self._notices.add_download(d.suggested_filename))
 
     def _on_requested(self, event: dict[str, Any]) -> None:
         if event.get("disposition") == "currentTab":
@@ -251,9 +315,18 @@ class Tab:
     def _on_navigated(self, event: dict[str, Any]) -> None:
         frame = event["frame"]["id"]
         if frame == self.main_frame:
+            # Its frames went with the document.
+            self.documents_shown += 1
             self._worlds.clear()
+            self._navigating.clear()
+            self._requested.clear()
         self._worlds.pop(frame, None)
         self._forget(frame)
+
+    def _on_moved_within(self, event: dict[str, Any]) -> None:
+        # A navigation to another document goes on beside it.
+        self._requested.pop(event["frameId"], None)
+        self._navigation_event.set()
 
     def _on_ended(self, event: dict[str, Any]) -> None:
         self._forget(event["frameId"])
@@ -264,8 +337,8 @@ class Tab:
         self._navigation_event.set()
 
     def _on_window_open(self, _: dict[str, Any]) -> None:
-        self.windows_opened += 1
+        self.windows_awaited += 1
 
     def _on_dialog(self, event: dict[str, Any]) -> None:
         # Playwright dismisses it; the agent is told what it said.
-        self._notices.dialogs.append({"type": event["type"], "message": event["message"][:1000]})
+        self._notices.add_dialog(event["type"], event["message"])

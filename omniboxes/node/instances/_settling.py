@@ -10,117 +10,111 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from playwright.async_api import Error as PlaywrightError
-
-from omniboxes.node.instances._playwright_controller import ContextLost, Tab
-from omniboxes.node.instances._types import Metadata, Settling
+from omniboxes.errors import ScriptFailed
+from omniboxes.node.instances._playwright_controller import SHOWN, ContextLost
+from omniboxes.node.instances._types import Metadata, Settling, SettlingReason
 
 if TYPE_CHECKING:
-    from playwright.async_api import Frame
+    from omniboxes.node.instances._playwright_controller import Tab
 
 # A navigation that an action started may take longer than the page's own work.
 NAVIGATION_LIMIT_S = 10.0
 FRAME_NAVIGATION_LIMIT_S = 1.0
+# What settling leaves of the deadline, for the screenshot.
+RESERVE_S = 0.5
 
-_SETTLE = """(() => {
+_SETTLE = f"""(() => {{
   const settler = window[Symbol.for("omnibox.settle")];
   if (settler) return settler.settle(%s);
-  const shown = { title: document.title, url: location.href };
-  return { reason: "idle", ms: 0, waited_for: [], ...shown, width: innerWidth, height: innerHeight };
-})()"""
-_SETTLE_FRAME = """([cap, parse]) => {
-  const settler = window[Symbol.for("omnibox.settle")];
-  return settler && settler.state.cause !== 0 ? settler.settle(cap, parse, false) : null;
-}"""
+  return {{ reason: "idle", waited_for: [], ...{SHOWN} }};
+}})()"""
 
 
 class Limits(NamedTuple):
-    """How long settling may take."""
+    """How long settling may take: for the page's work, its parsing, and a navigation."""
 
     cap_s: float
-    parse_s: float
+    parse_s: float = NAVIGATION_LIMIT_S
+    navigation_s: float = NAVIGATION_LIMIT_S
+
+    @classmethod
+    def within(cls, cap_s: float, left_s: float) -> Self:
+        """Return limits that leave time for a screenshot before the deadline."""
+        usable_s = max(0.0, left_s - min(RESERVE_S, left_s / 2))
+        return cls(*(min(limit_s, usable_s) for limit_s in (cap_s, *cls(cap_s)[1:])))
 
 
 async def settle(tab: Tab, limits: Limits, *, scrolled: bool = False) -> Settling:
     """Wait until what was started in the tab has happened, at most to the cap."""
     started = time.monotonic()
+    documents_before = tab.documents_shown
     waited_for: set[str] = set()
     while True:
-        report = await _ask_page(tab, limits, scrolled=scrolled)
-        scrolled = False
-        waited_for |= set(report["waited_for"]) if report else set()
-        elapsed_s = time.monotonic() - started
-        if report is not None and not tab.is_navigating:
-            return _settling(report["reason"], elapsed_s, waited_for, report)
-        waited_for.add("navigation")
-        if elapsed_s > NAVIGATION_LIMIT_S + limits.cap_s:
-            return await _given_up("cap", tab, elapsed_s, waited_for)
-        if not await _navigation_over(tab):
-            elapsed_s = time.monotonic() - started
-            return await _given_up("navigation_pending", tab, elapsed_s, waited_for)
+        if tab.is_navigating:
+            waited_for.add("navigation")
+            if not await _navigation_over(tab, started, limits):
+                await tab.stop_loading()
+                report = await _insist(tab)
+                return _settling("navigation_pending", started, waited_for, report)
+        asked = await _ask_page(tab, limits, scrolled=scrolled)
+        if asked is None or tab.documents_shown > documents_before:
+            waited_for.add("navigation")
+        waited_for.update(asked["waited_for"] if asked is not None else ())
+        if asked is not None and not tab.is_navigating:
+            return _settling(asked["reason"], started, waited_for, asked)
+        if time.monotonic() - started > limits.navigation_s + limits.cap_s:
+            # A page that goes on replacing itself.
+            return _settling("cap", started, waited_for, await _insist(tab))
 
 
 async def _ask_page(tab: Tab, limits: Limits, *, scrolled: bool) -> dict[str, Any] | None:
+    """Let the page settle and return what it says, None when its document was replaced."""
     arguments = json.dumps([limits.cap_s * 1000, limits.parse_s * 1000, scrolled])[1:-1]
-    try:
-        report: dict[str, Any] = await tab.evaluate(_SETTLE % arguments)
-    except ContextLost:
-        return None
-    foreign = [frame for frame in tab.page.frames if _is_foreign(frame)]
-    if foreign:
-        # Frames of another origin keep their own books.
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_ask_frame(frame, limits)) for frame in foreign]
-        waited = {kind for task in tasks for kind in task.result()}
-        report["waited_for"] = sorted({*report["waited_for"], *waited})
-    return report
+    longest_s = max(limits.parse_s + limits.cap_s + RESERVE_S, limits.navigation_s)
+    while True:
+        try:
+            async with asyncio.timeout(longest_s):
+                report: dict[str, Any] = await tab.evaluate(_SETTLE % arguments)
+                return report
+        except ContextLost:
+            return None
+        except TimeoutError:
+            # While a navigation is under way Chromium keeps the question back.
+            if tab.main_is_navigating:
+                return None
+        except ScriptFailed:
+            # A page that broke the builtins of its own world cannot settle; it can be shown.
+            return {"reason": "idle", "waited_for": [], **await tab.shown()}
 
 
-async def _ask_frame(frame: Frame, limits: Limits) -> list[str]:
-    try:
-        async with asyncio.timeout(limits.cap_s + 0.5):
-            report = await frame.evaluate(_SETTLE_FRAME, [limits.cap_s * 1000, limits.cap_s * 1000])
-    except (PlaywrightError, TimeoutError):
-        return []  # the frame went away or hangs; the page itself has answered
-    return list(report["waited_for"]) if report else []
+async def _insist(tab: Tab) -> dict[str, Any]:
+    while True:
+        report = await _ask_page(tab, Limits(0.0, 0.0), scrolled=False)
+        if report is not None:
+            return report
 
 
-def _is_foreign(frame: Frame) -> bool:
-    parent = frame.parent_frame
-    if parent is None or not frame.url.startswith("http"):
-        return False
-    return urlsplit(frame.url)[:2] != urlsplit(parent.url)[:2]
-
-
-async def _navigation_over(tab: Tab) -> bool:
-    limit_s = NAVIGATION_LIMIT_S if tab.main_is_navigating else FRAME_NAVIGATION_LIMIT_S
-    try:
-        async with asyncio.timeout(limit_s):
-            while tab.is_navigating:
+async def _navigation_over(tab: Tab, started: float, limits: Limits) -> bool:
+    """Wait for the navigations under way; False when the page's own one does not come."""
+    while tab.is_navigating:
+        is_main = tab.main_is_navigating
+        limit_s = limits.navigation_s if is_main else FRAME_NAVIGATION_LIMIT_S
+        try:
+            async with asyncio.timeout(started + limit_s - time.monotonic()):
                 await tab.navigation_changed()
-    except TimeoutError:
-        if tab.main_is_navigating:
-            return False
-        # A frame that does not load is no reason to keep the page back.
-        tab.ignore_frame_navigations()
+        except TimeoutError:
+            if is_main:
+                return False
+            # A frame that does not load is no reason to keep the page back.
+            tab.ignore_frame_navigations()
     return True
 
 
-async def _given_up(reason: str, tab: Tab, elapsed_s: float, waited_for: set[str]) -> Settling:
-    while True:
-        try:
-            shown = await tab.metadata()
-        except ContextLost:
-            continue
-        report = {"title": shown.title, "url": shown.url, "width": shown.width}
-        return _settling(reason, elapsed_s, waited_for, {**report, "height": shown.height})
-
-
 def _settling(
-    reason: Any, elapsed_s: float, waited_for: set[str], shown: dict[str, Any]
+    reason: SettlingReason, started: float, waited_for: set[str], shown: dict[str, Any]
 ) -> Settling:
     metadata = Metadata(shown["title"], shown["url"], shown["width"], shown["height"])
-    return Settling(reason, elapsed_s * 1000, tuple(sorted(waited_for)), metadata)
+    elapsed_ms = (time.monotonic() - started) * 1000
+    return Settling(reason, elapsed_ms, tuple(sorted(waited_for)), metadata)

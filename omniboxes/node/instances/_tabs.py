@@ -11,14 +11,18 @@ from playwright.async_api import Error as PlaywrightError
 from omniboxes.errors import InvalidRequest
 from omniboxes.node.instances._playwright_controller import Tab, TabClosed
 from omniboxes.node.instances._set_of_marks import Marks
-from omniboxes.node.instances._types import Notices
+from omniboxes.node.instances._types import ImageOptions, Notices, Shot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.async_api import BrowserContext, CDPSession, Page
+    from playwright.async_api import BrowserContext, CDPSession, Page, ViewportSize
+
+    from omniboxes.node.instances._types import Size
 
 logger = logging.getLogger(__name__)
+
+ADOPTION_LIMIT_S = 5.0
 
 
 class MarkedTab(Tab):
@@ -33,22 +37,23 @@ class Tabs:
     """All pages of one context: a new one becomes active, closing it returns to its opener."""
 
     def __init__(
-        self, context: BrowserContext, max_tabs: int, on_crash: Callable[[], None]
+        self, context: BrowserContext, size: Size, max_tabs: int, on_crash: Callable[[], None]
     ) -> None:
         self.notices = Notices()
         self._context = context
+        self._viewport: ViewportSize = {"width": size.width, "height": size.height}
         self._max_tabs = max_tabs
         self._on_crash = on_crash
         self._tabs: list[MarkedTab] = []
         self._active: MarkedTab | None = None
-        self._adopting: dict[Page, asyncio.Task[None]] = {}
-        self._adopted_windows = 0
+        self._adopting: set[asyncio.Task[None]] = set()
+        self._in_order = asyncio.Lock()  # the window that came last is the one that is shown
 
-    async def open_first(self) -> None:
-        """Open the session's own page, then watch for those that sites open."""
+    async def open_blank(self) -> None:
+        """Open a page of the session's own; those that come later are the sites'."""
         page = await self._context.new_page()
-        await self._adopt(page)
         self._context.on("page", self._on_page)
+        await self._adopt(page)
 
     @property
     def active(self) -> MarkedTab:
@@ -73,6 +78,14 @@ class Tabs:
         """Make another page the active one."""
         self._active = self._at(index)
 
+    async def capture_marked(self, tab: MarkedTab, options: ImageOptions) -> Shot:
+        """Take a marked screenshot of a page; labels of all earlier ones are void then."""
+        shot = await tab.marks.capture(options)
+        for other in self._tabs:
+            if other is not tab:
+                other.marks.forget()
+        return shot
+
     async def close(self, index: int | None) -> None:
         """Close a page; the last one is replaced by a blank one."""
         tab = self.active if index is None else self._at(index)
@@ -86,38 +99,35 @@ class Tabs:
     async def ensure_open(self) -> None:
         """Open a blank page when a site has closed the last one."""
         if self._active is None:
-            await self._adopt(await self._context.new_page())
+            self._context.remove_listener("page", self._on_page)
+            await self.open_blank()
 
-    async def opened(self, limit_s: float) -> bool:
-        """Wait for windows that are just being opened; True when the active page changed."""
-        before = self._active
+    async def opened(self, limit_s: float) -> None:
+        """Wait for windows that are just being opened; each becomes the active page."""
         try:
             async with asyncio.timeout(limit_s):
                 while self._is_opening():
-                    pending = list(self._adopting.values())
-                    if pending:
-                        await asyncio.wait(pending)
+                    if self._adopting:
+                        await asyncio.wait(self._adopting)
                     else:
                         await self._next_page()
         except TimeoutError:
-            # A window whose server does not answer is not shown; it may still come later.
-            self._adopted_windows = sum(tab.windows_opened for tab in self._tabs)
-        return self._active is not before
+            # A window whose server does not answer is shown when it has something to show.
+            for tab in self._tabs:
+                tab.windows_awaited = 0
 
     def _is_opening(self) -> bool:
-        asked = sum(tab.windows_opened for tab in self._tabs)
-        return bool(self._adopting) or asked > self._adopted_windows
+        return bool(self._adopting) or any(tab.windows_awaited for tab in self._tabs)
 
     async def _next_page(self) -> None:
-        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        arrived = asyncio.Event()
 
         def wake(_: Page) -> None:
-            if not arrived.done():
-                arrived.set_result(None)
+            arrived.set()
 
         self._context.on("page", wake)
         try:
-            await arrived
+            await arrived.wait()
         finally:
             self._context.remove_listener("page", wake)
 
@@ -127,24 +137,33 @@ class Tabs:
         return self._tabs[index]
 
     def _on_page(self, page: Page) -> None:
-        self._adopted_windows += 1
-        if page in self._adopting or any(tab.page is page for tab in self._tabs):
-            return
-        task = asyncio.create_task(self._adopt_opened(page), name="adopt-tab")
-        self._adopting[page] = task
-        task.add_done_callback(lambda _: self._adopting.pop(page, None))
+        awaiting = next((tab for tab in self._tabs if tab.windows_awaited), None)
+        if awaiting is not None:
+            awaiting.windows_awaited -= 1
+        is_one_too_many = len(self._tabs) + len(self._adopting) >= self._max_tabs
+        work = self._refuse(page) if is_one_too_many else self._adopt_opened(page)
+        task = asyncio.create_task(work, name="adopt-tab")
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
+    async def _refuse(self, page: Page) -> None:
+        logger.info("closed a window beyond the %d tabs of a session", self._max_tabs)
+        self.notices.closed_tabs += 1
+        try:
+            await page.close()
+        except PlaywrightError:
+            return  # it closed itself
 
     async def _adopt_opened(self, page: Page) -> None:
         try:
-            if len(self._tabs) >= self._max_tabs:
-                logger.info("closed a window beyond the %d tabs of a session", self._max_tabs)
-                self.notices.closed_tabs += 1
-                await page.close()
-                return
-            await self._adopt(page)
-            self.notices.opened_tabs += 1
+            async with self._in_order, asyncio.timeout(ADOPTION_LIMIT_S):
+                await self._adopt(page)
         except (PlaywrightError, TabClosed):
             return  # it closed itself before it was ours
+        except TimeoutError:
+            await self._refuse(page)
+        else:
+            self.notices.opened_tabs += 1
 
     async def _adopt(self, page: Page) -> None:
         opener_page = await page.opener()
@@ -152,17 +171,20 @@ class Tabs:
         page.on("crash", lambda _: self._on_crash())
         tab = await MarkedTab.attach(page, opener, self.notices)
         page.on("close", lambda _: self._on_close(tab))
+        if page.viewport_size != self._viewport:
+            # A site may ask for a small window; coordinates mean the same in every tab.
+            await page.set_viewport_size(self._viewport)
         if page.is_closed():
-            raise TabClosed
+            raise TabClosed("the page closed while it was opened")
         self._tabs.append(tab)
         self._active = tab
 
     def _on_close(self, tab: MarkedTab) -> None:
+        tab.closed.set()
         if tab not in self._tabs:
             return
-        tab.is_closed = True
-        self._adopted_windows -= tab.windows_opened
         self._tabs.remove(tab)
+        self.notices.closed_tabs += 1
         if self._active is tab:
             opener = tab.opener
             while opener is not None and opener.is_closed:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+MAX_NOTICES = 20
+MAX_MESSAGE = 1000
+
 
 class Point(NamedTuple):
     """A place in the viewport, in CSS pixels."""
@@ -30,11 +33,14 @@ class Metadata:
     height: int
 
 
+SettlingReason = Literal["idle", "cap", "navigation_pending"]
+
+
 @dataclass(frozen=True, slots=True)
 class Settling:
     """How the page came to rest, with what it looked like then."""
 
-    reason: Literal["idle", "cap", "navigation_pending"]
+    reason: SettlingReason
     ms: float
     waited_for: tuple[str, ...]
     metadata: Metadata
@@ -65,7 +71,6 @@ class StepResult:
     settling: Settling
     shot: Shot
     notices: dict[str, Any]
-    value: Any = None
 
 
 @dataclass(slots=True)
@@ -76,6 +81,16 @@ class Notices:
     downloads: list[str] = field(default_factory=list)
     opened_tabs: int = 0
     closed_tabs: int = 0
+
+    def add_dialog(self, kind: str, message: str) -> None:
+        """Remember a dialog; of a page that opens them without end, the first few."""
+        if len(self.dialogs) < MAX_NOTICES:
+            self.dialogs.append({"type": kind, "message": message[:MAX_MESSAGE]})
+
+    def add_download(self, filename: str) -> None:
+        """Remember a download that was refused."""
+        if len(self.downloads) < MAX_NOTICES:
+            self.downloads.append(filename[:MAX_MESSAGE])
 
     def take(self) -> dict[str, Any]:
         """Return what there is to report and forget it."""

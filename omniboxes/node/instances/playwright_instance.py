@@ -25,6 +25,7 @@ from omniboxes.errors import (
     InvalidRequest,
     InvalidUrl,
     NavigationFailed,
+    ScriptFailed,
 )
 from omniboxes.node.egress.policy import Refusal
 from omniboxes.node.egress.proxy import EgressProxy, UpstreamProxy
@@ -48,13 +49,14 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext
 
     from omniboxes.common.settings import Settings
-    from omniboxes.common.wire import LeaseOptions
+    from omniboxes.common.wire import LeaseOptions, ProxyOptions
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RECOVERY_LIMIT_S = 2.0
+RECOVERY_LIMIT_S = 1.0
+REASON_LIMIT_S = 1.0
 CLOSE_LIMIT_S = 10.0
 CRASHED = "The browser of this session crashed; release it and take a new one"
 VISITABLE_SCHEMES = frozenset({"http", "https", "data"})
@@ -62,7 +64,6 @@ REFUSED_SCHEMES = frozenset(
     {"file", "chrome", "view-source", "devtools", "chrome-extension", "ftp"}
 )
 DEFAULT_PORTS = {"http": 80, "https": 443}
-LOOK_AGAIN = 5
 
 
 class PlaywrightInstance:
@@ -115,8 +116,8 @@ class PlaywrightInstance:
         context: BrowserContext = await browser.new_context(**arguments)
         self._stack.push_async_callback(_close_context, context)
         await context.add_init_script(script("_settle_script.js"))
-        self._tabs = Tabs(context, self._settings.max_tabs, self.crash)
-        await self._tabs.open_first()
+        self._tabs = Tabs(context, self._size, self._settings.max_tabs, self.crash)
+        await self._tabs.open_blank()
 
     async def _context_arguments(self, options: LeaseOptions | None) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -129,7 +130,7 @@ class PlaywrightInstance:
             exclude={"caller", "viewport", "proxy", "settle_cap_s"}, exclude_none=True
         )
         if options.proxy is not None:
-            upstream = UpstreamProxy(**options.proxy.model_dump())
+            upstream = _upstream(options.proxy)
             self._egress_port = await self._stack.enter_async_context(
                 self._egress.upstream(upstream)
             )
@@ -172,7 +173,7 @@ class PlaywrightInstance:
             if _actions.is_reading(command):
                 return await self._read(command)
             answer, settling = await self._perform(command, ends_at)
-            return {**answer, "settle": settled(settling), **self._report()}
+            return {**self._report(), **answer, "settle": settled(settling)}
 
     async def step(
         self,
@@ -191,9 +192,11 @@ class PlaywrightInstance:
                 settling = await self._settle(ends_at, scrolled=False)
             else:
                 answer, settling = await self._perform(command, ends_at)
-            value = await self._tabs.active.evaluate(expression) if expression else None
+            if expression is not None:
+                value = await self._looking(lambda tab: tab.evaluate(expression))
+                answer = {**answer, "value": value}
             shot = await self._shot(options)
-            return StepResult(answer, settling, shot, self._report(), value)
+            return StepResult(answer, settling, shot, self._report())
 
     async def screenshot(self, options: ImageOptions, deadline_s: float) -> Shot:
         """Look at the page as it is."""
@@ -220,13 +223,14 @@ class PlaywrightInstance:
             async with self._gone:
                 try:
                     async with asyncio.timeout(ends_at - time.monotonic()):
+                        await self._tabs.ensure_open()
                         yield ends_at
                 except TimeoutError as exc:
                     await self._recover()
                     raise late from exc
-        except (TabClosed, PlaywrightError) as exc:
-            # Playwright reports the end of a target to the call before it reports the crash.
-            raise await self._explained(exc) from exc
+                except TabClosed as exc:
+                    await self._outlive(exc)
+                    raise NavigationFailed("The page closed itself; its opener is shown") from exc
         finally:
             self._lock.release()
 
@@ -237,15 +241,17 @@ class PlaywrightInstance:
         except (TimeoutError, TabClosed, ContextLost, PlaywrightError) as exc:
             logger.warning("a page did not let itself be interrupted: %s", exc)
 
-    async def _explained(self, exc: Exception) -> Exception:
-        # The crash event follows the failed call at once, when it was a crash.
-        for _ in range(LOOK_AGAIN):
-            if self._gone.has_fired:
-                return InstanceCrashed(CRASHED)
-            await asyncio.sleep(0)
-        if isinstance(exc, TabClosed):
-            return InstanceCrashed(CRASHED)
-        return exc
+    async def _outlive(self, exc: TabClosed) -> None:
+        """Return when only the tab is gone; when it was a crash, this command ends here."""
+        # The call fails before the event that says why; a crash interrupts the wait.
+        if exc.tab is not None:
+            try:
+                async with asyncio.timeout(REASON_LIMIT_S):
+                    await exc.tab.closed.wait()
+            except TimeoutError:
+                self.crash()
+                await asyncio.sleep(0)  # where the interruption takes effect
+        await self._tabs.ensure_open()
 
     async def _perform(self, command: c.Command, ends_at: float) -> tuple[dict[str, Any], Settling]:
         match command:
@@ -267,14 +273,15 @@ class PlaywrightInstance:
     async def _act(self, command: c.Command) -> _actions.Done:
         try:
             return await _actions.act(command, self._tabs.active, self._size)
-        except TabClosed:
+        except TabClosed as exc:
             # The action closed its own page; its opener is shown next.
-            if not self._tabs.listing() and not self.is_alive:
-                raise
-            return _actions.Done(dict(_actions.SUCCESS))
+            await self._outlive(exc)
+            if isinstance(command, c.Evaluate):
+                raise ScriptFailed("evaluate: the page closed before there was a value") from exc
         except ContextLost:
             # The action replaced its own document before it was answered.
-            return _actions.Done(dict(_actions.SUCCESS))
+            pass
+        return _actions.Done(dict(_actions.SUCCESS))
 
     async def _read(self, command: c.Command) -> dict[str, Any]:
         return await self._looking(lambda tab: _actions.read(command, tab))
@@ -285,31 +292,32 @@ class PlaywrightInstance:
         return Shot(await self._looking(lambda tab: tab.capture(options)), None)
 
     async def _looking(self, look: Callable[[MarkedTab], Awaitable[T]]) -> T:
-        # A page may replace its document at any moment; looking again is harmless.
-        for _ in range(LOOK_AGAIN - 1):
+        # A page may replace its document, or close, at any moment; looking again is harmless.
+        is_first = True
+        while True:
+            tab = self._tabs.active
             try:
-                return await look(self._tabs.active)
+                return await look(tab)
             except ContextLost:
-                await asyncio.sleep(0)
-            except TabClosed:
-                if not self.is_alive:
-                    raise
-                await self._tabs.ensure_open()
-        return await look(self._tabs.active)
+                if tab.is_navigating or not is_first:
+                    await tab.replaced()
+            except TabClosed as exc:
+                await self._outlive(exc)
+            is_first = False
 
     async def _settle(self, ends_at: float, *, scrolled: bool) -> Settling:
         while True:
-            limits = Limits(self.settle_cap_s, max(0.0, ends_at - time.monotonic()))
-            await self._tabs.ensure_open()
+            limits = Limits.within(self.settle_cap_s, ends_at - time.monotonic())
             tab = self._tabs.active
             try:
                 settling = await settle(tab, limits, scrolled=scrolled)
-            except TabClosed:
-                if not tab.is_closed:
-                    raise
+            except TabClosed as exc:
+                await self._outlive(exc)
                 continue
-            if not await self._tabs.opened(max(self.settle_cap_s, 0.5)):
+            await self._tabs.opened(limits.cap_s)
+            if self._tabs.active is tab:
                 return settling
+            scrolled = False
 
     async def _visit(self, url: str) -> None:
         parts = _checked(url)
@@ -369,6 +377,13 @@ def _checked(url: str) -> SplitResult:
     if parts.scheme != "data" and (not parts.hostname or not port_is_valid):
         raise InvalidUrl(f"visit_page: url: {url[:200]!r} names no host")
     return parts
+
+
+def _upstream(proxy: ProxyOptions) -> UpstreamProxy:
+    try:
+        return UpstreamProxy(**proxy.model_dump())
+    except ValueError as exc:
+        raise InvalidRequest(str(exc)) from exc
 
 
 async def _close_context(context: BrowserContext) -> None:

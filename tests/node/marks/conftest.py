@@ -1,0 +1,24 @@
+"""One instance server for all tests of marks, and a lease for each test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.node.instances.driving import Server
+from tests.node.marks.driving import MarkedSession
+from tests.site_server import Site
+
+SLOTS = 2
+
+
+@pytest.fixture(scope="session")
+async def server(anyio_backend: str) -> AsyncIterator[Server]:
+    async with Server.running(SLOTS) as server:
+        yield server
+
+
+@pytest.fixture
+async def session(server: Server, site: Site) -> AsyncIterator[MarkedSession]:
+    # Some pages never come to rest; what they show does not change here.
+    async with server.leased(site, settle_cap_s=0.5) as leased:
+        yield MarkedSession(leased.server, leased.site, leased.id)

@@ -1,0 +1,75 @@
+"""On every page of the site the mouse meets in the middle of a box what the mark denotes."""
+
+import pytest
+
+from tests.node.marks.driving import HEIGHT, WIDTH, MarkedSession, Marks
+from tests.node.marks.oracle import Hit, Oracle
+from tests.site_server import SITE_DIR
+
+pytestmark = pytest.mark.browser
+
+# The one page whose script never ends has no document to speak of.
+PAGES = sorted(path.name for path in SITE_DIR.glob("*.html") if path.stem != "endless-on-load")
+OPENERS = ["Open modal", "Open dialog", "Open popover"]
+
+
+def assert_numbered(marks: Marks) -> None:
+    assert marks.all == [str(number) for number in range(1, len(marks.all) + 1)]
+    assert set(marks.regions) == set(marks.all)
+    assert marks.info["id_mapping"] == {label: label for label in marks.all}
+
+
+async def assert_marks_hold(session: MarkedSession, marks: Marks) -> None:
+    """Compare every box with what Chromium's own mouse events meet in its middle."""
+    assert_numbered(marks)
+    oracle = Oracle(session)
+    await oracle.install()
+    met: dict[str, Hit] = {}
+    for label, rect in marks.boxed():
+        assert 0 <= rect.left < rect.right <= WIDTH
+        assert 0 <= rect.top < rect.bottom <= HEIGHT
+        met[label] = await oracle.at(rect.centre)
+    denoted: dict[int, str] = {}
+    for label, rect in marks.boxed():
+        if met[label].is_foreign:
+            continue  # test_frames.py clicks all of these
+        record = marks.regions[label]
+        by_label = await oracle.by_label(label, rect.centre)
+        candidates = [
+            node
+            for node in met[label].matching(record)
+            if node in by_label.ids() and node not in denoted
+        ]
+        assert candidates, f"label {label} {record} met {met[label]}, by label {by_label}"
+        denoted[candidates[0]] = label
+    missing = {
+        number: html
+        for number, html in (await oracle.plainly_interactive()).items()
+        if number not in denoted
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_middle_of_every_box_is_the_labelled_element(
+    session: MarkedSession, page: str
+) -> None:
+    await assert_marks_hold(session, await session.open(page))
+    before = await session.evaluate("scrollY")
+    await session.execute("page_down", full_page=True)
+    if await session.evaluate("scrollY") != before:
+        await assert_marks_hold(session, await session.mark())
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+async def test_marks_hold_with_something_open_above_the_page(
+    session: MarkedSession, opener: str
+) -> None:
+    marks = await session.open("overlap.html")
+    await session.click_label(marks.label(opener))
+    opened = await session.mark()
+    await assert_marks_hold(session, opened)
+    button = {"modal": "Close modal", "dialog": "Dialog OK", "popover": "Popover button"}
+    assert button[opener.split()[1]] in opened.names()
+    if opener != "Open popover":
+        assert "Header link" not in opened.names()
