@@ -16,10 +16,20 @@ from typing import TYPE_CHECKING
 import psutil
 from playwright.async_api import Error as PlaywrightError
 
-from omniboxes.errors import InstanceCrashed, InstanceNotFound, OmniboxError
+from omniboxes.errors import (
+    DeadlineExceeded,
+    InstanceCrashed,
+    InstanceNotFound,
+    OmniboxError,
+)
 from omniboxes.node.egress.policy import EgressPolicy
 from omniboxes.node.egress.proxy import EgressProxy
-from omniboxes.node.instances._chromium import launch, playwright_driver
+from omniboxes.node.instances._chromium import (
+    kill_browsers,
+    launch,
+    playwright_driver,
+    watched_driver,
+)
 from omniboxes.node.instances.playwright_instance import PlaywrightInstance
 from omniboxes.node.slots import GoneReason, Slots
 
@@ -34,7 +44,15 @@ logger = logging.getLogger(__name__)
 
 MEMORY_CHECK_S = 30.0
 BROWSER_CLOSE_LIMIT_S = 5.0
+# A Chromium that opens no context within this, or fails at it so often, is of no use any more.
+OPEN_LIMIT_S = 30.0
+MAX_OPEN_FAILURES = 3
 RELEASED = "Instance not in use or already released"
+CRASHED = "The browser of this session crashed"
+
+
+class DriverDied(Exception):
+    """Playwright's driver is gone, and with it the way to every browser."""
 
 
 def emit(event: str, **fields: object) -> None:
@@ -51,7 +69,7 @@ class BrowserHost:
 
     def __init__(self, settings: Settings, size: int, policy: EgressPolicy) -> None:
         self._settings = settings
-        self.slots = Slots(
+        self.slots: Slots[PlaywrightInstance] = Slots(
             size, settings.spares_per_browser, on_ready=self._on_ready, on_gone=self._on_gone
         )
         self._egress = EgressProxy(policy, on_refused=self._on_refused)
@@ -59,6 +77,7 @@ class BrowserHost:
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_sick = False
+        self._driver_is_dead = False
 
     # What the server asks for.
 
@@ -74,11 +93,12 @@ class BrowserHost:
         try:
             session = await self._open(options)
         except BaseException:
-            self._close_behind(self.slots.release(slot.id))
+            self._close_behind(self.slots.give_up(slot))
             raise
-        if slot.session.is_alive:
-            self._close_behind(slot.session)
-        slot.session = session
+        # Both were leased for a moment; the one that is no longer needed goes.
+        self._close_behind(self.slots.replace(slot, session))
+        if slot.session is not session:
+            raise InstanceCrashed(CRASHED)
         return slot.id
 
     def release(self, instance_id: str) -> None:
@@ -102,7 +122,11 @@ class BrowserHost:
 
     async def run(self) -> None:
         """Keep a Chromium with full slots until cancelled."""
-        async with self._egress, playwright_driver() as driver:
+        async with (
+            self._egress,
+            playwright_driver() as driver,
+            watched_driver(self._on_driver_death),
+        ):
             while True:
                 self._browser = await launch(driver, self._settings, self._egress.port)
                 logger.info("Chromium %s is up", self._browser.version)
@@ -117,7 +141,8 @@ class BrowserHost:
         leases_before = self.slots.leases_granted
         while browser.is_connected():
             self._changed.clear()
-            await self._fill(browser)
+            if not await self._fill(browser):
+                return
             used = self.slots.leases_granted - leases_before
             if self.slots.leased == 0 and await self._is_worn(used):
                 logger.info("recycling an idle Chromium after %d leases", used)
@@ -128,18 +153,24 @@ class BrowserHost:
             except TimeoutError:
                 continue
 
-    async def _fill(self, browser: Browser) -> None:
+    async def _fill(self, browser: Browser) -> bool:
+        """Open what sessions are missing; False when this Chromium opens none any more."""
+        failures = 0
         while self.slots.wants_session and browser.is_connected():
+            if self._driver_is_dead:
+                raise DriverDied
             started = time.monotonic()
             try:
                 session = await self._open(None)
             except (OmniboxError, PlaywrightError) as exc:
-                if browser.is_connected():
-                    raise
-                logger.warning("Chromium died while a context was opened: %s", exc)
-                return
+                failures += 1
+                logger.warning("a context could not be opened: %s", exc)
+                if failures == MAX_OPEN_FAILURES:
+                    return False
+                continue
             logger.debug("a context was opened in %.0f ms", (time.monotonic() - started) * 1000)
             self.slots.add(session)
+        return True
 
     async def _is_worn(self, leases: int) -> bool:
         if self._is_sick or leases >= self._settings.recycle_after_leases:
@@ -150,14 +181,19 @@ class BrowserHost:
         return used_mb > self._settings.recycle_rss_mb
 
     async def _open(self, options: LeaseOptions | None) -> PlaywrightInstance:
-        if self._browser is None or not self._browser.is_connected():
-            raise InstanceCrashed("The browser of this session crashed")
-        session = await PlaywrightInstance.open(
-            self._browser, self._settings, self._egress, options
-        )
+        browser = self._browser
+        if browser is None or not browser.is_connected():
+            raise InstanceCrashed(CRASHED)
+        try:
+            async with asyncio.timeout(OPEN_LIMIT_S):
+                session = await PlaywrightInstance.open(
+                    browser, self._settings, self._egress, options
+                )
+        except TimeoutError as exc:
+            raise DeadlineExceeded(f"No context was opened within {OPEN_LIMIT_S:g} s") from exc
         session.on_crash = lambda: self._on_session_crash(session)
-        if not session.is_alive:
-            raise InstanceCrashed("The browser of this session crashed")
+        if not session.is_alive or not browser.is_connected():
+            raise InstanceCrashed(CRASHED)
         return session
 
     async def _end(self, browser: Browser) -> None:
@@ -166,15 +202,17 @@ class BrowserHost:
             session.fence(InstanceNotFound(RELEASED))
         for session in self.slots.sessions():
             session.crash()
-        if browser.is_connected():
-            try:
-                async with asyncio.timeout(BROWSER_CLOSE_LIMIT_S):
-                    await browser.close()
-            except (TimeoutError, PlaywrightError) as exc:
-                logger.warning("Chromium did not close: %s", exc)
+        if self._driver_is_dead or not browser.is_connected():
+            return
+        try:
+            async with asyncio.timeout(BROWSER_CLOSE_LIMIT_S):
+                await browser.close()
+        except (TimeoutError, PlaywrightError) as exc:
+            logger.warning("Chromium did not close and is killed: %s", exc)
+            await asyncio.to_thread(kill_browsers)
 
     def _close_behind(self, session: PlaywrightInstance | None) -> None:
-        if session is None:
+        if session is None or self._driver_is_dead:
             return
         task = asyncio.create_task(self._close(session), name="close-session")
         self._closing.add(task)
@@ -203,6 +241,10 @@ class BrowserHost:
         for session in sessions:
             session.crash()
         self._changed.set()
+
+    def _on_driver_death(self) -> None:
+        self._driver_is_dead = True
+        self._on_disconnected()
 
     def _on_ready(self, instance_id: str) -> None:
         emit("ready", instance_id=instance_id)

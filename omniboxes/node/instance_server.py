@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROBE_LIMIT_S = 5.0
+EXIT_GRACE_S = 0.2
 _COMMAND_ERRORS = (400, 403, 410, 413, 422, 503, 504)
 _LOOK_ERRORS = (400, 410, 422, 503, 504)
 
@@ -89,7 +90,8 @@ def _end_with_keeper(keeper: asyncio.Task[None]) -> None:
     if not keeper.cancelled() and (error := keeper.exception()) is not None:
         message = str(error) if isinstance(error, SetupError) else repr(error)
         logger.critical("the browser host ended: %s", message, exc_info=error)
-    os._exit(1)
+    # The commands in flight have been told; their answers are still to be written.
+    keeper.get_loop().call_later(EXIT_GRACE_S, os._exit, 1)
 
 
 # Dependencies are coroutines: FastAPI runs plain functions in a thread, which costs far more.

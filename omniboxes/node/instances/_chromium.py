@@ -8,10 +8,13 @@ own, since contexts never share a renderer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import asynccontextmanager
+import os
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+import psutil
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import async_playwright
 
@@ -19,7 +22,7 @@ from omniboxes.browser import find_browser, sandbox_decision
 from omniboxes.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from playwright.async_api import Browser, Playwright
 
@@ -62,6 +65,40 @@ async def playwright_driver() -> AsyncIterator[Playwright]:
         yield driver
 
 
+@asynccontextmanager
+async def watched_driver(on_death: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `on_death` when the driver's process ends within the block.
+
+    Playwright itself only lets the calls in flight fail; who makes none would never hear of it.
+    """
+    drivers = await asyncio.to_thread(psutil.Process().children)
+    if not drivers or not hasattr(os, "pidfd_open"):
+        yield  # not Linux: the next command finds out
+        return
+    loop = asyncio.get_running_loop()
+    descriptor = os.pidfd_open(drivers[-1].pid)
+
+    def died() -> None:
+        loop.remove_reader(descriptor)
+        logger.error("Playwright's driver died")
+        on_death()
+
+    loop.add_reader(descriptor, died)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def kill_browsers() -> None:
+    """Kill all that the driver of this process has started; it blocks for a moment."""
+    for driver in psutil.Process().children():
+        for process in driver.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
 async def launch(driver: Playwright, settings: Settings, proxy_port: int) -> Browser:
     """Start a Chromium with a fresh profile."""
     browser = find_browser(settings.browser)
@@ -87,4 +124,4 @@ async def launch(driver: Playwright, settings: Settings, proxy_port: int) -> Bro
         ) from exc
 
 
-__all__ = ["chromium_flags", "launch", "playwright_driver"]
+__all__ = ["chromium_flags", "kill_browsers", "launch", "playwright_driver", "watched_driver"]

@@ -5,7 +5,7 @@
 
   const XHTML = "http://www.w3.org/1999/xhtml";
   const SVG = "http://www.w3.org/2000/svg";
-  const LIFE_MS = 5000;  // the overlay of a capture that never ended goes by itself
+  const LIFE_MS = 10000;  // the overlay of a capture that never ended goes by itself
   const HEIGHT = 16;     // of a label
   const DIGIT = 8;       // wide enough for the bold digits of any font
   const CELL = 4;        // pixels of the map of what is taken
@@ -22,6 +22,7 @@
 
   let overlay = null;
   let sheet = null;
+  let timer = 0;
 
   // Boxes are [label, left, top, right, bottom].
   function draw(boxes) {
@@ -36,7 +37,7 @@
     shadow.adoptedStyleSheets = [sheet];
     shadow.append(...boxes.map(outline), ...tags(boxes));
     show(layer);
-    setTimeout(erase, LIFE_MS, overlay);
+    timer = setTimeout(erase, LIFE_MS);
   }
   function show(layer) {
     const root = document.documentElement;
@@ -57,9 +58,9 @@
     holder.append(layer);
     return holder;
   }
-  function erase(only = overlay) {
-    if (only === null || only !== overlay) return;
-    overlay.remove();
+  function erase() {
+    clearTimeout(timer);
+    overlay?.remove();
     overlay = null;
   }
 

@@ -90,11 +90,11 @@
   // What was measured for the call that is running: the page may move between two calls.
   let frames = new Map();
   let surroundings = new Map();
-  let labelTexts = new Map();
+  let labelsIn = new Map();
   function begin(frame) {
     frames = new Map();
     surroundings = new Map();
-    labelTexts = new Map();
+    labelsIn = new Map();
     base = frame ?? {
       matrix: null, screen: { width: innerWidth, height: innerHeight },
       clip: { left: 0, top: 0, right: innerWidth, bottom: innerHeight },
@@ -358,7 +358,8 @@
     const control = label.control;
     if (!control || isDisabled(control)) return false;
     const box = outerBox(control, frame);
-    return isEmpty(box) || (!isEmpty(intersect(box, frame.clip)) && visibleBox(control, frame, box) === null);
+    if (isEmpty(box) || box.right <= frame.clip.left || box.left >= frame.clip.right) return true;
+    return box.bottom > frame.clip.top && box.top < frame.clip.bottom && visibleBox(control, frame, box) === null;
   }
   const cursorOf = (element) => getComputedStyle(element).cursor;
   const isPassive = (cursor) => PASSIVE_CURSORS.has(cursor.startsWith("url(") ? cursor.slice(cursor.lastIndexOf(",") + 2) : cursor);
@@ -511,16 +512,16 @@
   }
   // All labels of a document at once: asking a control for its own searches the whole document.
   function labelsOf(element, root) {
-    let known = labelTexts.get(root);
+    let known = labelsIn.get(root);
     if (known === undefined) {
       known = new Map();
       for (const label of root.querySelectorAll("label")) {
         const control = label.control;
-        if (control) known.set(control, `${known.get(control) ?? ""} ${labelText(label, control)}`);
+        if (control) known.set(control, [...(known.get(control) ?? []), label]);
       }
-      labelTexts.set(root, known);
+      labelsIn.set(root, known);
     }
-    return known.get(element) ?? "";
+    return known.get(element) ?? [];
   }
   function nameOf(element) {
     const root = element.getRootNode();
@@ -529,7 +530,7 @@
     const ids = element.getAttribute("aria-labelledby");
     const isControl = CONTROLS.has(element.localName);
     return attribute("aria-label") || (ids && clean(byIds(ids))) ||
-      clean(labelsOf(element, root)) ||
+      clean(labelsOf(element, root).map((label) => labelText(label, element)).join(" ")) ||
       attribute("alt") || (isControl ? "" : clean(textOf(element))) || attribute("title") || attribute("placeholder") ||
       (/^(button|submit|reset)$/.test(element.type) ? clean(element.value) : "") || pictureName(element) || attribute("name");
   }

@@ -116,7 +116,7 @@ class Tab:
             return ContextLost(message)  # "Inspected target navigated or closed"
         if self.is_closed or "closed" in message or "crashed" in message or "detached" in message:
             return TabClosed(message, self)
-        if "context" in message or "Frame" in message:
+        if any(lost in message for lost in ("context", "Frame", "No frame", "No node")):
             return ContextLost(message)
         return exc
 

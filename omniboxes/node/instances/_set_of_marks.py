@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,8 +19,6 @@ from omniboxes.node.instances._types import ImageOptions, Point, Shot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -91,11 +88,17 @@ class Marks:
         self._owner: dict[str, _World] = {}
         self._next = 1
         self._frame_ids: dict[str, str] = {}
+        self._is_drawn = False
 
     async def capture(self, options: ImageOptions) -> Shot:
-        """Label what is on screen, and take the screenshot with the labels drawn on it."""
-        marks = await self._mark()
+        """Take a screenshot; a marked one labels what is on screen and shows the labels."""
+        if not options.marked:
+            if self._is_drawn:
+                await self._erase()
+            return Shot(await self._tab.capture(options), None)
         try:
+            self._is_drawn = True
+            marks = await self._mark()
             image = await self._tab.capture(options)
         finally:
             await self._erase()
@@ -219,15 +222,16 @@ class Marks:
         self._next = len(owner) + 1
 
     async def _erase(self) -> None:
-        # Also on the way out of a command whose time is over, so it has little time itself; the
-        # overlay of a page that hangs goes by itself when the page goes on.
+        # Also on the way out of a command whose time is over, so it has little time itself. The
+        # marks of a page that hangs go before the next screenshot, or else by themselves.
         try:
             async with asyncio.timeout(ERASE_LIMIT_S):
                 await self._tab.call("omnibox.erase()")
-        except (ContextLost, TabClosed):
-            return  # the marks went with their document
         except TimeoutError:
-            logger.info("a page did not answer in time to have its marks removed")
+            return
+        except (ContextLost, TabClosed):
+            pass  # the marks went with their document
+        self._is_drawn = False
 
     async def _offscreen(self, world: _World) -> dict[str, Any]:
         if not self._tab.has_world(world.frame, world.context):
@@ -279,6 +283,8 @@ class Marks:
         if known is None:
             element = f"omnibox.foreignElement({entry['index']})"
             known = await self._tab.frame_behind(element, parent.frame)
+            if not known:
+                raise ContextLost("the element shows no frame")
             if len(self._frame_ids) >= _MAX_KNOWN_FRAMES:
                 self._frame_ids.clear()
             self._frame_ids[key] = known

@@ -44,7 +44,7 @@
   const isForeign = above === null && !isTop;
   const state = above ?? {
     cause: 1, nextCause: 2, byInput: false, openedAt: now(), current: null,
-    turn: 0, pending: new Set(), wake: null, observes: false, moved: false, frameKinds: new Set(),
+    turn: 0, pending: new Set(), wake: null, observes: false, moved: false, heedsScroll: false, frameKinds: new Set(),
     ignoredImages: new WeakSet(), views: new Set(), roots: new Set(), observers: new Set(),
   };
 
@@ -216,6 +216,13 @@
   };
   for (const name of ["scroll", "scrollTo", "scrollBy"]) { replace(window, name, moves); replace(Element.prototype, name, moves); }
   replace(Element.prototype, "scrollIntoView", moves);
+  // Scrolling starts something only on a page that listens to it; others need no extra frame.
+  replace(EventTarget.prototype, "addEventListener", (target, self, args) => {
+    if (args[0] === "scroll" || args[0] === "scrollend") state.heedsScroll = true;
+    return Reflect.apply(target, self, args);
+  });
+  const heedsScroll = () => state.heedsScroll || Boolean(window.onscroll || document.onscroll || document.body?.onscroll) ||
+    document.querySelector("[loading=lazy],[onscroll]") !== null;
   window.IntersectionObserver = new Proxy(window.IntersectionObserver, {
     construct(target, args, self) { state.observes = true; return Reflect.construct(target, args, self); },
   });
@@ -411,7 +418,7 @@
       await parsed(parseMs);
       if (!state.byInput) state.openedAt = now();
     }
-    if (scrolled || state.observes || state.moved) await rendered();
+    if ((scrolled && heedsScroll()) || state.observes || state.moved) await rendered();
     const isQuiet = await quiet(isParsed ? capMs : 0, waitedFor);
     // One whose caller has gone away must not end the next one's window.
     if (turn === state.turn) close();

@@ -78,29 +78,31 @@ class Tabs:
         """Make another page the active one."""
         self._active = self._at(index)
 
-    async def capture_marked(self, tab: MarkedTab, options: ImageOptions) -> Shot:
-        """Take a marked screenshot of a page; labels of all earlier ones are void then."""
+    async def capture(self, tab: MarkedTab, options: ImageOptions) -> Shot:
+        """Take a screenshot of a page; labels of all earlier ones are void after a marked one."""
         shot = await tab.marks.capture(options)
         for other in self._tabs:
-            if other is not tab:
+            if options.marked and other is not tab:
                 other.marks.forget()
         return shot
 
     async def close(self, index: int | None) -> None:
         """Close a page; the last one is replaced by a blank one."""
-        tab = self.active if index is None else self._at(index)
+        tab = await self.current() if index is None else self._at(index)
         try:
             await tab.page.close()
         except PlaywrightError as exc:
-            raise tab.translated(exc) from exc
+            error = tab.translated(exc)
+            if not isinstance(error, TabClosed):
+                raise error from exc
         self._on_close(tab)
-        await self.ensure_open()
 
-    async def ensure_open(self) -> None:
-        """Open a blank page when a site has closed the last one."""
+    async def current(self) -> MarkedTab:
+        """Return the active page; a blank one when a site has closed the last."""
         if self._active is None:
             self._context.remove_listener("page", self._on_page)
             await self.open_blank()
+        return self.active
 
     async def opened(self, limit_s: float) -> None:
         """Wait for windows that are just being opened; each becomes the active page."""

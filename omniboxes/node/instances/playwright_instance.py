@@ -223,7 +223,6 @@ class PlaywrightInstance:
             async with self._gone:
                 try:
                     async with asyncio.timeout(ends_at - time.monotonic()):
-                        await self._tabs.ensure_open()
                         yield ends_at
                 except TimeoutError as exc:
                     await self._recover()
@@ -251,7 +250,6 @@ class PlaywrightInstance:
             except TimeoutError:
                 self.crash()
                 await asyncio.sleep(0)  # where the interruption takes effect
-        await self._tabs.ensure_open()
 
     async def _perform(self, command: c.Command, ends_at: float) -> tuple[dict[str, Any], Settling]:
         match command:
@@ -272,7 +270,7 @@ class PlaywrightInstance:
 
     async def _act(self, command: c.Command) -> _actions.Done:
         try:
-            return await _actions.act(command, self._tabs.active, self._size)
+            return await _actions.act(command, await self._tabs.current(), self._size)
         except TabClosed as exc:
             # The action closed its own page; its opener is shown next.
             await self._outlive(exc)
@@ -287,15 +285,13 @@ class PlaywrightInstance:
         return await self._looking(lambda tab: _actions.read(command, tab))
 
     async def _shot(self, options: ImageOptions) -> Shot:
-        if options.marked:
-            return await self._looking(lambda tab: tab.marks.capture(options))
-        return Shot(await self._looking(lambda tab: tab.capture(options)), None)
+        return await self._looking(lambda tab: self._tabs.capture(tab, options))
 
     async def _looking(self, look: Callable[[MarkedTab], Awaitable[T]]) -> T:
         # A page may replace its document, or close, at any moment; looking again is harmless.
         is_first = True
         while True:
-            tab = self._tabs.active
+            tab = await self._tabs.current()
             try:
                 return await look(tab)
             except ContextLost:
@@ -308,20 +304,20 @@ class PlaywrightInstance:
     async def _settle(self, ends_at: float, *, scrolled: bool) -> Settling:
         while True:
             limits = Limits.within(self.settle_cap_s, ends_at - time.monotonic())
-            tab = self._tabs.active
+            tab = await self._tabs.current()
             try:
                 settling = await settle(tab, limits, scrolled=scrolled)
             except TabClosed as exc:
                 await self._outlive(exc)
                 continue
             await self._tabs.opened(limits.cap_s)
-            if self._tabs.active is tab:
+            if await self._tabs.current() is tab:
                 return settling
             scrolled = False
 
     async def _visit(self, url: str) -> None:
         parts = _checked(url)
-        tab = self._tabs.active
+        tab = await self._tabs.current()
         try:
             await tab.navigate(url)
         except NavigationFailed as exc:

@@ -16,6 +16,13 @@ async def server(anyio_backend: str) -> AsyncIterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+async def shared(server: Server, site: Site) -> AsyncIterator[Session]:
+    """A session for the tests of a module that leave it as they found it."""
+    async with server.leased(site) as session:
+        yield session
+
+
 @pytest.fixture
 async def session(server: Server, site: Site) -> AsyncIterator[Session]:
     async with server.leased(site) as session:

@@ -114,6 +114,16 @@ class Server:
                     return
                 await self._changed.wait()
 
+    def ready_ids(self) -> set[str]:
+        """Return the ids that can be leased, as the events say."""
+        told = {event["instance_id"] for event in self.events if event["event"] == "ready"}
+        return told - self.gone_ids()
+
+    def gone_ids(self, reason: str | None = None) -> set[str]:
+        """Return the ids that are no more, as the events say, whatever the reason or for one."""
+        gone = [event for event in self.events if event["event"] == "gone"]
+        return {event["instance_id"] for event in gone if reason in (None, event["reason"])}
+
     async def changed(self) -> None:
         """Wait for the next event."""
         self._changed.clear()
@@ -171,8 +181,9 @@ class Server:
                     return str(answer["instance_id"])
 
     def chromium(self) -> psutil.Process:
-        """Return the browser process."""
-        return next(p for p in self.browser_processes() if "--type=" not in " ".join(p.cmdline()))
+        """Return the browser process; distributions start it through a shell script."""
+        main = [p for p in self.browser_processes() if "--type=" not in " ".join(p.cmdline())]
+        return main[-1]
 
     def renderers(self) -> list[psutil.Process]:
         """Return the processes that run pages."""
@@ -180,8 +191,12 @@ class Server:
 
     def browser_processes(self) -> list[psutil.Process]:
         """Return all processes of the Chromium."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return [p for p in children if "headless" in p.name() or "chrom" in p.name()]
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # or a zombie
+                if process.cmdline() and "chrom" in process.name():
+                    found.append(process)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,19 +258,13 @@ class Session:
         """Return the visible text of the page."""
         return str((await self.execute("get_webpage_text"))["text"])
 
-    async def centre(self, element: str, frame: str | None = None) -> dict[str, float]:
+    async def centre(self, element: str) -> dict[str, Any]:
         """Return where the middle of an element is, as `x` and `y`; scrolled into view."""
-        inner = f"document.getElementById('{frame}')" if frame else "null"
-        found: dict[str, float] = await self.evaluate(f"""(() => {{
-          const frame = {inner};
-          const doc = frame ? frame.contentDocument : document;
-          const element = doc.getElementById('{element}');
+        found: dict[str, Any] = await self.evaluate(f"""(() => {{
+          const element = document.getElementById("{element}");
           element.scrollIntoView({{ block: "nearest", behavior: "instant" }});
           const box = element.getBoundingClientRect();
-          const base = frame ? frame.getBoundingClientRect() : {{ left: 0, top: 0 }};
-          const [left, top] = frame ? [frame.clientLeft, frame.clientTop] : [0, 0];
-          return {{ x: base.left + left + box.left + box.width / 2,
-                    y: base.top + top + box.top + box.height / 2 }};
+          return {{ x: box.left + box.width / 2, y: box.top + box.height / 2 }};
         }})()""")
         return found
 

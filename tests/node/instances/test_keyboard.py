@@ -38,27 +38,27 @@ KEYS = [
 
 @pytest.mark.parametrize(("keys", "seen"), KEYS, ids=["+".join(keys) for keys, _ in KEYS])
 async def test_key_reaches_the_page_under_every_name(
-    session: Session, keys: list[str], seen: str
+    shared: Session, keys: list[str], seen: str
 ) -> None:
-    await session.visit("keys.html")
-    await session.execute("keypress", keys=keys)
-    log = (await session.text("log")).splitlines()
+    await shared.visit("keys.html")
+    await shared.execute("keypress", keys=keys)
+    log = (await shared.text("log")).splitlines()
     assert f"keydown {seen}" in log
     assert f"keyup {seen}" in log
     # What is pressed is released: nothing is held when the next key comes.
-    await session.execute("keypress", keys=["b"])
-    assert await session.text("last") == "keyup key=b code=KeyB held=none"
+    await shared.execute("keypress", keys=["b"])
+    assert await shared.text("last") == "keyup key=b code=KeyB held=none"
 
 
-async def test_function_key_is_the_pages_not_the_browsers(session: Session) -> None:
-    await session.visit("keys.html")
-    step = await session.step("keypress", keys=["F5"], options=reading("f5-count"))
+async def test_function_key_is_the_pages_not_the_browsers(shared: Session) -> None:
+    await shared.visit("keys.html")
+    step = await shared.step("keypress", keys=["F5"], options=reading("f5-count"))
     assert step.value == "1"
 
 
-async def test_slash_focuses_the_search_as_on_many_sites(session: Session) -> None:
-    await session.visit("keys.html")
-    step = await session.step("keypress", keys=["/"], options=reading("focused"))
+async def test_slash_focuses_the_search_as_on_many_sites(shared: Session) -> None:
+    await shared.visit("keys.html")
+    step = await shared.step("keypress", keys=["/"], options=reading("focused"))
     assert step.value == "search"
 
 
@@ -81,17 +81,17 @@ async def test_copy_and_paste_work(session: Session) -> None:
 
 
 @pytest.mark.parametrize("keys", [["nosuchkey"], ["ctrl", "nosuchkey"], ["ctrl+nosuchkey"]])
-async def test_unknown_key_is_refused_by_name(session: Session, keys: list[str]) -> None:
-    await session.visit("keys.html")
+async def test_unknown_key_is_refused_by_name(shared: Session, keys: list[str]) -> None:
+    await shared.visit("keys.html")
     with pytest.raises(InvalidRequest, match="'nosuchkey' is not a key name"):
-        await session.execute("keypress", keys=keys)
-    assert await session.text("log") == ""
+        await shared.execute("keypress", keys=keys)
+    assert await shared.text("log") == ""
 
 
 @pytest.mark.parametrize("keys", [[], [""], "a", None, [1], ["a"] * 11])
-async def test_keys_that_are_no_list_of_names_are_refused(session: Session, keys: object) -> None:
+async def test_keys_that_are_no_list_of_names_are_refused(shared: Session, keys: object) -> None:
     with pytest.raises(InvalidRequest, match="keys"):
-        await session.execute("keypress", keys=keys)
+        await shared.execute("keypress", keys=keys)
 
 
 async def test_enter_submits_the_form(session: Session) -> None:
@@ -102,10 +102,10 @@ async def test_enter_submits_the_form(session: Session) -> None:
     assert "search = green tea" in step.value
 
 
-async def test_filling_without_deleting_inserts_at_the_caret(session: Session) -> None:
-    await session.visit("forms.html")
-    at = await session.centre("text-input")
-    step = await session.step(
+async def test_filling_without_deleting_inserts_at_the_caret(shared: Session) -> None:
+    await shared.visit("forms.html")
+    at = await shared.centre("text-input")
+    step = await shared.step(
         "fill_coords", **at, value=" and more", press_enter=False, options=reading("value")
     )
     assert step.value == "text-input = preset and more"
@@ -138,35 +138,33 @@ async def test_filling_with_deleting_replaces_what_was_there(session: Session) -
         "tab\tinside",
     ],
 )
-async def test_typed_text_arrives_as_written(session: Session, text: str) -> None:
-    await session.visit("forms.html")
-    at = await session.centre("text-input")
-    await session.execute("fill_coords", **at, value=text, delete_existing=True, press_enter=False)
-    assert await session.evaluate("document.getElementById('text-input').value") == text
+async def test_typed_text_arrives_as_written(shared: Session, text: str) -> None:
+    await shared.visit("forms.html")
+    at = await shared.centre("text-input")
+    await shared.execute("fill_coords", **at, value=text, delete_existing=True, press_enter=False)
+    assert await shared.evaluate("document.getElementById('text-input').value") == text
 
 
-async def test_lines_are_typed_into_a_text_area(session: Session) -> None:
-    await session.visit("forms.html")
-    at = await session.centre("textarea")
-    await session.execute("fill_coords", **at, value="one\ntwo\r\nthree", press_enter=False)
-    assert await session.evaluate("textarea.value") == "one\ntwo\nthree"
+async def test_lines_are_typed_into_a_text_area(shared: Session) -> None:
+    await shared.visit("forms.html")
+    at = await shared.centre("textarea")
+    await shared.execute("fill_coords", **at, value="one\ntwo\r\nthree", press_enter=False)
+    assert await shared.evaluate("textarea.value") == "one\ntwo\nthree"
 
 
-async def test_editable_element_takes_text(session: Session) -> None:
-    await session.visit("forms.html")
-    at = await session.centre("editable")
-    await session.execute(
-        "fill_coords", **at, value="Rich", delete_existing=True, press_enter=False
-    )
-    assert await session.evaluate("editable.innerText.trim()") == "Rich"
+async def test_editable_element_takes_text(shared: Session) -> None:
+    await shared.visit("forms.html")
+    at = await shared.centre("editable")
+    await shared.execute("fill_coords", **at, value="Rich", delete_existing=True, press_enter=False)
+    assert await shared.evaluate("editable.innerText.trim()") == "Rich"
 
 
-async def test_long_text_is_inserted_whole(session: Session) -> None:
+async def test_long_text_is_inserted_whole(shared: Session) -> None:
     text = "All work and no play makes Jack a dull boy. " * 200
-    await session.visit("forms.html")
-    at = await session.centre("textarea")
-    await session.execute("fill_coords", **at, value=text, press_enter=False)
-    assert await session.evaluate("textarea.value") == text
+    await shared.visit("forms.html")
+    at = await shared.centre("textarea")
+    await shared.execute("fill_coords", **at, value=text, press_enter=False)
+    assert await shared.evaluate("textarea.value") == text
 
 
 async def test_tab_and_enter_activates_the_next_element(session: Session) -> None:

@@ -23,10 +23,10 @@ async def test_click_reaches_the_element_at_the_point(session: Session) -> None:
     assert step.value == "done"
 
 
-async def test_double_click_is_one_double_click(session: Session) -> None:
-    await session.visit("drag.html")
-    at = await session.centre("double")
-    step = await session.step("double_click_coords", **at, options=reading("double-count"))
+async def test_double_click_is_one_double_click(shared: Session) -> None:
+    await shared.visit("drag.html")
+    at = await shared.centre("double")
+    step = await shared.step("double_click_coords", **at, options=reading("double-count"))
     assert step.value == "1"
 
 
@@ -63,11 +63,11 @@ async def test_drag_moves_a_slider_through_intermediate_points(session: Session)
     assert await session.text("log") == "slider released at 50"
 
 
-async def test_drag_draws_on_a_canvas(session: Session) -> None:
-    await session.visit("drag.html")
-    at = await session.centre("canvas")
+async def test_drag_draws_on_a_canvas(shared: Session) -> None:
+    await shared.visit("drag.html")
+    at = await shared.centre("canvas")
     target = {"to_x": at["x"] + 50, "to_y": at["y"] + 20}
-    step = await session.step("drag_coords", **at, **target, steps=5, options=reading("points"))
+    step = await shared.step("drag_coords", **at, **target, steps=5, options=reading("points"))
     assert step.value == "5"
 
 
@@ -88,22 +88,22 @@ async def test_drag_drops_what_html_drag_and_drop_picked_up(session: Session) ->
     ("point", "named"), [((1281, 5), "x: 1281 is outside"), ((5, 768.5), "y: 768.5 is outside")]
 )
 async def test_point_outside_the_viewport_is_refused(
-    session: Session, command: str, point: tuple[float, float], named: str
+    shared: Session, command: str, point: tuple[float, float], named: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=named):
-        await session.execute(command, x=point[0], y=point[1])
+        await shared.execute(command, x=point[0], y=point[1])
 
 
-async def test_drag_that_ends_outside_the_viewport_is_refused(session: Session) -> None:
+async def test_drag_that_ends_outside_the_viewport_is_refused(shared: Session) -> None:
     with pytest.raises(InvalidRequest, match="2000 is outside"):
-        await session.execute("drag_coords", x=5, y=5, to_x=2000, to_y=5)
+        await shared.execute("drag_coords", x=5, y=5, to_x=2000, to_y=5)
 
 
 @pytest.mark.parametrize("command", POINT_COMMANDS)
-async def test_edge_of_the_viewport_is_accepted(session: Session, command: str) -> None:
-    await session.visit("empty.html")
+async def test_edge_of_the_viewport_is_accepted(shared: Session, command: str) -> None:
+    await shared.visit("empty.html")
     for x, y in ((0, 0), (1280, 768), (1279.5, 0)):
-        assert (await session.execute(command, x=x, y=y))["status"] == "success"
+        assert (await shared.execute(command, x=x, y=y))["status"] == "success"
 
 
 async def test_click_at_the_far_edge_is_one_pixel_in(session: Session) -> None:

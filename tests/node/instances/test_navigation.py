@@ -34,8 +34,8 @@ async def test_visit_of_a_fragment_of_the_page_moves_within_it(session: Session)
 
 
 @pytest.mark.parametrize("url", ["about:blank", "data:text/html,<title>Inline</title>"])
-async def test_pages_that_need_no_network_can_be_visited(session: Session, url: str) -> None:
-    assert (await session.visit(url)).metadata["url"] == url
+async def test_pages_that_need_no_network_can_be_visited(shared: Session, url: str) -> None:
+    assert (await shared.visit(url)).metadata["url"] == url
 
 
 async def test_back_without_history_changes_nothing(session: Session) -> None:
@@ -76,15 +76,15 @@ async def test_back_within_a_document_runs_its_handlers(session: Session) -> Non
         "ws://example.com", "http:", " ",
     ],
 )  # fmt: skip
-async def test_what_is_no_address_is_refused(session: Session, url: str) -> None:
+async def test_what_is_no_address_is_refused(shared: Session, url: str) -> None:
     with pytest.raises(InvalidUrl, match="url"):
-        await session.execute("visit_page", url=url)
+        await shared.execute("visit_page", url=url)
 
 
 @pytest.mark.parametrize("url", ["", None, 7, ["http://example.com"]])
-async def test_address_of_the_wrong_type_is_refused(session: Session, url: object) -> None:
+async def test_address_of_the_wrong_type_is_refused(shared: Session, url: object) -> None:
     with pytest.raises(InvalidRequest, match="url"):
-        await session.execute("visit_page", url=url)
+        await shared.execute("visit_page", url=url)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ async def test_address_of_the_wrong_type_is_refused(session: Session, url: objec
         "devtools://devtools/bundled/inspector.html",
     ],
 )
-async def test_forbidden_scheme_is_403(session: Session, url: str) -> None:
+async def test_forbidden_scheme_is_403(shared: Session, url: str) -> None:
     with pytest.raises(EgressRefused, match="never allowed"):
-        await session.execute("visit_page", url=url)
+        await shared.execute("visit_page", url=url)
 
 
 # The egress policy.
@@ -156,11 +156,11 @@ def refusing_port() -> int:
     ],
 )
 async def test_page_that_does_not_come_is_422_with_the_reason(
-    session: Session, page: str, reason: str
+    shared: Session, page: str, reason: str
 ) -> None:
     with pytest.raises(NavigationFailed, match=reason):
-        await session.visit(page)
-    assert (await session.visit("empty.html")).metadata["title"] == "Nothing to press"
+        await shared.visit(page)
+    assert (await shared.visit("empty.html")).metadata["title"] == "Nothing to press"
 
 
 async def test_refused_connection_is_422_with_the_reason(session: Session) -> None:
@@ -177,9 +177,9 @@ async def test_page_stays_when_a_visit_turns_out_to_be_a_download(session: Sessi
 
 
 @pytest.mark.parametrize("element", ["link-no-content", "link-mailto", "link-javascript"])
-async def test_link_that_leads_nowhere_leaves_the_page(session: Session, element: str) -> None:
-    await session.visit("navigate.html")
-    step = await session.click(element, shows="log")
+async def test_link_that_leads_nowhere_leaves_the_page(shared: Session, element: str) -> None:
+    await shared.visit("navigate.html")
+    step = await shared.click(element, shows="log")
     assert (step.reason, step.metadata["title"]) == ("idle", "Navigate")
 
 

@@ -69,29 +69,29 @@ async def test_text_is_what_is_visible_without_blank_lines(session: Session) -> 
 
 
 @pytest.mark.parametrize("page", ["doc.xml", "picture.svg", "plain.txt", "no-title.html"])
-async def test_documents_that_are_no_pages_can_be_looked_at(session: Session, page: str) -> None:
-    step = await session.visit(page)
+async def test_documents_that_are_no_pages_can_be_looked_at(shared: Session, page: str) -> None:
+    step = await shared.visit(page)
     assert step.metadata["url"].endswith(page)
     assert png_size(step.image) == (1280, 768)
-    marked = await session.step(options={"interaction_mode": "set_of_marks"})
+    marked = await shared.step(options={"interaction_mode": "set_of_marks"})
     assert png_size(marked.image) == (1280, 768)
     for command in ("get_webpage_text", "get_page_metadata", "get_ax_tree"):
-        await session.execute(command)
+        await shared.execute(command)
 
 
 @pytest.mark.parametrize("mode", ["coordinates", "set_of_marks"])
 @pytest.mark.parametrize("image_format", ["png", "jpeg", "webp"])
 async def test_screenshot_is_the_viewport_in_the_format_asked_for(
-    session: Session, image_format: str, mode: str
+    shared: Session, image_format: str, mode: str
 ) -> None:
-    await session.visit("timers.html")
+    await shared.visit("timers.html")
     params = {"interaction_mode": mode, "format": image_format}
-    image = await session.call("GET", "/screenshot", params=params)
+    image = await shared.call("GET", "/screenshot", params=params)
     assert image.startswith(MAGIC[image_format])
-    step = await session.step(options=params)
+    step = await shared.step(options=params)
     assert step.fields["format"] == image_format
     assert step.image.startswith(MAGIC[image_format])
-    size = await session.evaluate(f"""new Promise((resolve) => {{
+    size = await shared.evaluate(f"""new Promise((resolve) => {{
       const image = new Image();
       image.onload = () => resolve(`${{image.naturalWidth}}x${{image.naturalHeight}}`);
       image.src = "data:image/{image_format};base64,{base64.b64encode(image).decode()}";
@@ -100,10 +100,10 @@ async def test_screenshot_is_the_viewport_in_the_format_asked_for(
 
 
 @pytest.mark.parametrize("image_format", ["jpeg", "webp"])
-async def test_quality_makes_the_image_smaller(session: Session, image_format: str) -> None:
-    await session.visit("shop.html")
+async def test_quality_makes_the_image_smaller(shared: Session, image_format: str) -> None:
+    await shared.visit("shop.html")
     sizes = [
-        len((await session.step(options={"format": image_format, "quality": quality})).image)
+        len((await shared.step(options={"format": image_format, "quality": quality})).image)
         for quality in (5, 95)
     ]
     assert sizes[0] < sizes[1]
@@ -114,13 +114,13 @@ async def test_quality_makes_the_image_smaller(session: Session, image_format: s
     [{"format": "gif"}, {"quality": 0}, {"quality": 101}, {"interaction_mode": "marks"}],
 )
 async def test_unknown_image_options_are_refused_by_name(
-    session: Session, options: dict[str, Any]
+    shared: Session, options: dict[str, Any]
 ) -> None:
     (name,) = options
     with pytest.raises(InvalidRequest, match=name):
-        await session.step(options=options)
+        await shared.step(options=options)
     with pytest.raises(InvalidRequest, match=name):
-        await session.call("GET", "/screenshot", params=options)
+        await shared.call("GET", "/screenshot", params=options)
 
 
 async def test_screenshot_command_takes_the_labels_only(session: Session) -> None:
@@ -169,11 +169,11 @@ async def test_step_without_a_command_just_looks(session: Session) -> None:
         ("'👩‍💻'", "👩‍💻"),
     ],
 )
-async def test_evaluate_returns_the_value(session: Session, expression: str, value: Any) -> None:
-    await session.visit("empty.html")
-    answer = await session.execute("evaluate", expression=expression)
+async def test_evaluate_returns_the_value(shared: Session, expression: str, value: Any) -> None:
+    await shared.visit("empty.html")
+    answer = await shared.execute("evaluate", expression=expression)
     assert answer["value"] == value
-    assert (await session.step(options={"expression": expression})).value == value
+    assert (await shared.step(options={"expression": expression})).value == value
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ async def test_evaluate_returns_the_value(session: Session, expression: str, val
     ],
 )
 async def test_expression_that_fails_is_422_with_its_reason(
-    session: Session, expression: str, reason: str
+    shared: Session, expression: str, reason: str
 ) -> None:
-    await session.visit("empty.html")
+    await shared.visit("empty.html")
     with pytest.raises(ScriptFailed, match=reason):
-        await session.execute("evaluate", expression=expression)
+        await shared.execute("evaluate", expression=expression)
     with pytest.raises(ScriptFailed, match=reason):
-        await session.step(options={"expression": expression})
-    assert await session.evaluate("1") == 1
+        await shared.step(options={"expression": expression})
+    assert await shared.evaluate("1") == 1
 
 
 async def test_expression_whose_page_goes_away_is_422(session: Session) -> None:
@@ -238,6 +238,6 @@ async def test_sleep_lets_the_page_go_on(session: Session) -> None:
 
 
 @pytest.mark.parametrize("duration", [-1, 61, "long", None])
-async def test_sleep_of_no_sensible_length_is_refused(session: Session, duration: object) -> None:
+async def test_sleep_of_no_sensible_length_is_refused(shared: Session, duration: object) -> None:
     with pytest.raises(InvalidRequest, match="duration"):
-        await session.execute("sleep", duration=duration)
+        await shared.execute("sleep", duration=duration)

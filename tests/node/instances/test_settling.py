@@ -54,14 +54,14 @@ async def assert_rests(session: Session, step_image: bytes) -> None:
     ],
 )
 async def test_effect_of_a_click_is_waited_for_and_seen(
-    session: Session, page: str, button: str, shown: str, kind: str
+    shared: Session, page: str, button: str, shown: str, kind: str
 ) -> None:
-    await session.visit(page)
-    step = await session.click(button)
+    await shared.visit(page)
+    step = await shared.click(button)
     assert step.value == shown
     assert step.reason == "idle"
     assert kind in step.waited_for
-    await assert_rests(session, step.image)
+    await assert_rests(shared, step.image)
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ async def test_effect_of_a_click_is_waited_for_and_seen(
     ],
 )
 async def test_what_happens_at_once_is_seen_without_waiting(
-    session: Session, page: str, button: str, shown: str
+    shared: Session, page: str, button: str, shown: str
 ) -> None:
-    await session.visit(page)
-    step = await session.click(button)
+    await shared.visit(page)
+    step = await shared.click(button)
     assert (step.value, step.reason, step.waited_for) == (shown, "idle", [])
-    await assert_rests(session, step.image)
+    await assert_rests(shared, step.image)
 
 
 @pytest.mark.parametrize("command", ["click_coords", "hover_coords", "page_down", "keypress"])
-async def test_page_on_which_nothing_starts_costs_no_wait(session: Session, command: str) -> None:
-    await session.visit("empty.html")
+async def test_page_on_which_nothing_starts_costs_no_wait(shared: Session, command: str) -> None:
+    await shared.visit("empty.html")
     arguments = {"page_down": {}, "keypress": {"keys": ["a"]}}.get(command, {"x": 300, "y": 300})
-    step = await session.step(command, **arguments)
+    step = await shared.step(command, **arguments)
     assert (step.reason, step.waited_for) == ("idle", [])
 
 
@@ -225,8 +225,9 @@ FRAMES = {
     "/cross-nested": "<iframe data-src=/nested></iframe>",
     "/sandboxed": "<iframe src=/work sandbox=allow-scripts></iframe>",
     "/made": "<script>%s document.body.append(frame);</script>",
-    "/touched": """<script>document.body.append(document.createElement("iframe"));
-        frames[0].setTimeout(() => {}, 0); document.querySelector("iframe").src = "/work";</script>""",
+    "/touched": """<iframe id=frame></iframe><script>
+        frames[0].setTimeout(() => {}, 0); document.getElementById("frame").src = "/work";
+        </script>""",
     "/srcdoc": "<iframe srcdoc='%s'></iframe>",
     "/written": """<iframe></iframe><script>
         frames[0].document.write(`%s`); frames[0].document.close();</script>""",
@@ -261,20 +262,20 @@ async def frames_url(anyio_backend: str) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("page", sorted(FRAMES.keys() - {"/work", "/nested"}))
 async def test_work_of_a_click_in_a_frame_is_waited_for(
-    session: Session, frames_url: str, page: str
+    shared: Session, frames_url: str, page: str
 ) -> None:
-    await session.visit(f"{frames_url}{page}")
+    await shared.visit(f"{frames_url}{page}")
     for _ in range(2):
-        await session.evaluate("document.title = 'not told'")
-        step = await session.step("click_coords", x=60, y=60)
+        await shared.evaluate("document.title = 'not told'")
+        step = await shared.step("click_coords", x=60, y=60)
         assert {"fetch", "timer"} <= set(step.waited_for)
         # What the frame told the page by message was waited for as well.
         assert (step.reason, step.metadata["title"]) == ("idle", "told")
-        assert "frame done" in (await session.execute("get_ax_tree"))["ax_tree"]
-        await assert_rests(session, step.image)
+        assert "frame done" in (await shared.execute("get_ax_tree"))["ax_tree"]
+        await assert_rests(shared, step.image)
     # The page itself never saw how frames and page came to an understanding.
-    assert await session.page_text() == '"done""done"'
-    quiet = await session.step("click_coords", x=700, y=600)
+    assert await shared.page_text() == '"done""done"'
+    quiet = await shared.step("click_coords", x=700, y=600)
     assert quiet.waited_for == []
 
 
@@ -301,15 +302,13 @@ async def test_frame_that_is_busy_by_itself_does_not_hold_up_the_page(session: S
         ("link-404", "this page has status 404"),
     ],
 )
-async def test_navigation_is_waited_for_and_seen(
-    session: Session, element: str, shown: str
-) -> None:
-    await session.visit("navigate.html")
-    step = await session.click(element, shows="log")
+async def test_navigation_is_waited_for_and_seen(shared: Session, element: str, shown: str) -> None:
+    await shared.visit("navigate.html")
+    step = await shared.click(element, shows="log")
     assert step.value == shown
     assert "navigation" in step.waited_for
     assert step.reason == "idle"
-    await assert_rests(session, step.image)
+    await assert_rests(shared, step.image)
 
 
 async def test_navigation_within_the_document_is_seen(session: Session) -> None:

@@ -98,7 +98,9 @@ async def test_window_whose_server_does_not_answer_does_not_hold_up_the_session(
     session: Session,
 ) -> None:
     await session.visit("popups.html")
-    await session.evaluate("document.getElementById('open').onclick = () => window.open('/hang'); 0")
+    await session.evaluate(
+        "document.getElementById('open').onclick = () => window.open('/hang'); 0"
+    )
     step = await session.click("open", shows="log")
     assert step.metadata["title"] == "Popups"
     assert (await session.click("open-blank", shows="log")).metadata["title"] == "Written popup"
@@ -145,7 +147,9 @@ async def test_background_tab_is_awake_when_it_is_switched_to(session: Session) 
     await session.visit("popups.html")
     await session.click("open", shows="log")
     await session.execute("switch_tab", index=0)
-    frames = "new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r('two'))))"
+    frames = (
+        "new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r('two'))))"
+    )
     assert await session.evaluate(frames) == "two"
 
 

@@ -19,6 +19,12 @@ async def server(anyio_backend: str) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def session(server: Server, site: Site) -> AsyncIterator[MarkedSession]:
-    # Some pages never come to rest; what they show does not change here.
-    async with server.leased(site, settle_cap_s=0.5) as leased:
+    async with server.leased(site) as leased:
+        yield MarkedSession(leased.server, leased.site, leased.id)
+
+
+@pytest.fixture
+async def hasty(server: Server, site: Site) -> AsyncIterator[MarkedSession]:
+    """A session that does not wait for the pages that never come to rest."""
+    async with server.leased(site, settle_cap_s=0.1) as leased:
         yield MarkedSession(leased.server, leased.site, leased.id)

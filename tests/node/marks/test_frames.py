@@ -1,5 +1,7 @@
 """Marks in frames: every origin, nested, scrolled, bordered, scaled, turned, covered, far away."""
 
+from contextlib import suppress
+
 import pytest
 
 from omniboxes.errors import NotInteractable, StaleMark
@@ -218,3 +220,26 @@ async def test_body_that_is_edited_in_a_frame(session: MarkedSession) -> None:
     )
     await session.fill(marks.label("Editor"), "written")
     assert (await session.mark()).of("Editor")["value"] == "written"
+
+
+async def test_frames_that_come_and_go_while_they_are_marked(session: MarkedSession) -> None:
+    await session.open_html("<button>Still here</button><p id='frames'></p>")
+    await session.evaluate("""setInterval(() => {
+      const frames = [1, 2, 3].map((n) => {
+        const frame = document.createElement("iframe");
+        frame.src = `data:text/html,<button>Frame ${n}</button>`;
+        return frame;
+      });
+      document.getElementById("frames").replaceChildren(...frames);
+    }, 200), 0""")
+    seen = 0
+    for _ in range(4):
+        marks = await session.mark()
+        assert "Still here" in marks.names()
+        await session.execute("get_interactive_rects")
+        await session.execute("get_ax_tree")
+        if labels := marks.labels("Frame 1"):
+            seen += 1
+            with suppress(StaleMark, NotInteractable):
+                await session.click_label(labels[0])
+    assert seen > 0
