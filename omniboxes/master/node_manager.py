@@ -45,6 +45,7 @@ class NodeManager:
         self._hop = hop
         self._registry = registry
         self._registry_interval_s = registry_interval_s
+        self._is_closing = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -52,13 +53,14 @@ class NodeManager:
         await self.refresh_registry()
         await self.poll(self.table)
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(_every(POLL_INTERVAL_S, self._poll_all))]
+            loops = [group.create_task(self._every(POLL_INTERVAL_S, self._poll_all))]
             if self._registry is not None:
                 interval_s = self._registry_interval_s
-                loops.append(group.create_task(_every(interval_s, self.refresh_registry)))
+                loops.append(group.create_task(self._every(interval_s, self.refresh_registry)))
             try:
                 yield
             finally:
+                self._is_closing = True
                 for task in loops:
                     task.cancel()
 
@@ -109,15 +111,15 @@ class NodeManager:
         self.registry_is_up = True
         await self.poll(self.table.sync(node.url for node in registered))
 
-
-async def _every(interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
-    """Run an action for ever, `interval_s` from start to start; a slow run delays the next one."""
-    loop = asyncio.get_running_loop()
-    next_start = loop.time() + interval_s
-    while True:
-        await asyncio.sleep(next_start - loop.time())
+    async def _every(self, interval_s: float, action: Callable[[], Awaitable[None]]) -> None:
+        """Run an action, `interval_s` from start to start; a slow run delays the next one."""
+        loop = asyncio.get_running_loop()
         next_start = loop.time() + interval_s
-        try:
-            await action()
-        except Exception:  # a background loop survives what nobody foresaw, and says so
-            logger.exception("The background task failed; it goes on")
+        # A client library that swallows a cancellation must not keep the server from ending.
+        while not self._is_closing:
+            await asyncio.sleep(next_start - loop.time())
+            next_start = loop.time() + interval_s
+            try:
+                await action()
+            except Exception:  # a background loop survives what nobody foresaw, and says so
+                logger.exception("The background task failed; it goes on")

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 logger = logging.getLogger(__name__)
 
+CANCEL_AGAIN_S = 1.0
+
 
 class Background:
     """Own background tasks for the length of an `async with` block."""
@@ -26,10 +28,11 @@ class Background:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        # Again and again: a client library that swallows a cancellation must not keep us here.
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run `work` until it returns or the block is left."""

@@ -30,6 +30,7 @@ from omniboxes.node.instances._chromium import (
     playwright_driver,
     watched_driver,
 )
+from omniboxes.node.instances._interrupt import Interrupt
 from omniboxes.node.instances.playwright_instance import PlaywrightInstance
 from omniboxes.node.slots import GoneReason, Slots
 
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 MEMORY_CHECK_S = 30.0
 BROWSER_CLOSE_LIMIT_S = 5.0
 # A Chromium that opens no context within this, or fails at it so often, is of no use any more.
-OPEN_LIMIT_S = 30.0
+OPEN_LIMIT_S = 10.0
 MAX_OPEN_FAILURES = 3
 RELEASED = "Instance not in use or already released"
 CRASHED = "The browser of this session crashed"
@@ -74,6 +75,7 @@ class BrowserHost:
         )
         self._egress = EgressProxy(policy, on_refused=self._on_refused)
         self._browser: Browser | None = None
+        self._down = Interrupt()  # what waits for this Chromium ends with it
         self._changed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_sick = False
@@ -136,6 +138,7 @@ class BrowserHost:
                     await self._end(self._browser)
 
     async def _keep(self, browser: Browser) -> None:
+        self._down = Interrupt()
         browser.on("disconnected", lambda _: self._on_disconnected())
         self._is_sick = False
         leases_before = self.slots.leases_granted
@@ -185,7 +188,8 @@ class BrowserHost:
         if browser is None or not browser.is_connected():
             raise InstanceCrashed(CRASHED)
         try:
-            async with asyncio.timeout(OPEN_LIMIT_S):
+            # Playwright may leave a call without an answer when the browser dies in it.
+            async with self._down, asyncio.timeout(OPEN_LIMIT_S):
                 session = await PlaywrightInstance.open(
                     browser, self._settings, self._egress, options
                 )
@@ -240,6 +244,7 @@ class BrowserHost:
             logger.warning("Chromium is gone, with %d sessions", len(sessions))
         for session in sessions:
             session.crash()
+        self._down.fire(InstanceCrashed(CRASHED))
         self._changed.set()
 
     def _on_driver_death(self) -> None:

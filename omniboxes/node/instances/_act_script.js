@@ -4,8 +4,13 @@
   if (omnibox.locate) return;
 
   const FRAME_LIMIT_MS = 100;  // a page in the background draws no frames
-  const FIELDS = "input:not([type='hidden' i]),textarea,select,[contenteditable]:not([contenteditable='false' i])";
-  const PICKERS = new Set(["date", "time", "datetime-local", "month", "week", "color", "range"]);
+  const FIELDS = "input,textarea,select,[contenteditable]:not([contenteditable='false' i])";
+  const BUTTONS = new Set(["hidden", "checkbox", "radio", "button", "submit", "reset", "image", "file"]);
+  // Fields with a value that HTML writes in one way; Enter in them sends the form.
+  const EXAMPLES = {
+    date: "2025-01-31", time: "13:45", "datetime-local": "2025-01-31T13:45", month: "2025-01", week: "2025-W05",
+  };
+  const PICKERS = new Set([...Object.keys(EXAMPLES), "color", "range"]);
 
   // ---- where to click ----
 
@@ -15,9 +20,10 @@
     return `<${element.localName}${id}>`;
   };
   // What text goes into: the element itself, or the field that it wraps or stands for.
+  const isField = (element) => element.matches(FIELDS) && !(element.localName === "input" && BUTTONS.has(element.type));
   function fieldOf(element) {
-    if (element.matches(FIELDS) || element.isContentEditable) return element;
-    return element.control ?? (element.shadowRoot ?? element).querySelector(FIELDS) ?? element;
+    if (isField(element) || element.isContentEditable) return element;
+    return element.control ?? [...(element.shadowRoot ?? element).querySelectorAll(FIELDS)].find(isField) ?? element;
   }
   // An option of a closed drop-down has no box; its list stands for it.
   const shownFor = (element) => (element.localName === "option" && element.getClientRects().length === 0
@@ -53,8 +59,13 @@
     if (problem) return { problem };
     again();
     const shown = shownFor(element);
-    const target = forText ? fieldOf(shown) : shown;
-    const point = pointOn(target);
+    let target = forText ? fieldOf(shown) : shown;
+    let point = pointOn(target);
+    if (point === null && target !== shown) {
+      // A field that cannot be seen gets the focus by what stands for it.
+      target = shown;
+      point = pointOn(target);
+    }
     if (point === null) return { problem: "covered", by: coveredBy(target) };
     return { ...point, kind: shown === element ? kindOf(target) : "listed" };
   }
@@ -83,6 +94,7 @@
     const { element, problem } = find(label);
     if (problem) return { problem };
     const field = fieldOf(element);
+    if (field.matches(":disabled") || field.readOnly) return { problem: "disabled" };
     field.focus();
     if (field.localName === "select") {
       const option = optionOf(field, clean(value).toLowerCase());
@@ -92,11 +104,11 @@
     field.value = value;
     if (value !== "" && field.value === "") {
       field.value = before;
-      return { problem: "value", type: field.type };
+      return { problem: "value", type: field.type, example: EXAMPLES[field.type] ?? "" };
     }
     fire(field, "input");
     fire(field, "change");
-    return { value: field.value };
+    return { value: field.value, submits: field.type in EXAMPLES };
   }
   // By its text, its value, or the beginning of its text.
   function optionOf(select, wanted) {

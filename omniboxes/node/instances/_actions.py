@@ -214,7 +214,9 @@ async def _(command: c.FillId, tab: MarkedTab, size: Size) -> Done:
     point, kind = await tab.marks.locate(command.id, for_text=True)
     if kind == "picker":
         await tab.open_window()
-        await tab.marks.call("setValue", command.id, command.value)
+        held = await tab.marks.call("setValue", command.id, command.value)
+        if command.press_enter and held.get("submits"):
+            await tab.send_all(_keys.press([_keys.ENTER]))
         return Done(SUCCESS)
     await _click(tab, point)
     await _type(tab, command)

@@ -1,22 +1,24 @@
 // Draws the marks in one element of the top layer, above modal dialogs, there only while the screenshot
-// is taken. Boxes, not a canvas: a canvas of the screen's size makes the capture dearer. Beside `_page_script.js`, in the same world.
+// is taken. They are boxes, for a canvas of the screen's size makes the capture dearer. Beside
+// `_page_script.js`, in the same world.
 (() => {
   if (omnibox.draw) return;
 
   const XHTML = "http://www.w3.org/1999/xhtml";
   const SVG = "http://www.w3.org/2000/svg";
   const LIFE_MS = 10000;  // the overlay of a capture that never ended goes by itself
-  const HEIGHT = 16;     // of a label
-  const DIGIT = 8;       // wide enough for the bold digits of any font
-  const CELL = 4;        // pixels of the map of what is taken
-  const EDGE = 3;        // labels and boxes may touch
+  const LINE = 2;         // width of the line around a box
+  const HEIGHT = 16;      // of a label
+  const DIGIT = 8;        // wide enough for the bold digits of any font
+  const CELL = 4;         // pixels of the map of what is taken
+  const EDGE = 3;         // labels and boxes may touch
   const LABEL_COST = 20;
   // Important, so that no rule of the page gets at it.
   const HOST = `all: initial; position: fixed; inset: 0; width: 100vw; height: 100vh; max-width: none; max-height: none;
     margin: 0; padding: 0; border: 0; background: transparent; pointer-events: none; z-index: 2147483647; display: block;
     overflow: hidden; contain: strict;`.replaceAll(";", " !important;");
   const SHEET = `:host { ${HOST} }
-    div { position: absolute; box-sizing: border-box; border: 2px solid; }
+    div { position: absolute; box-sizing: border-box; border: ${LINE}px solid; }
     .label { border: 0; color: white; outline: 1px solid white; text-align: center; white-space: nowrap;
       font: bold 13px/${HEIGHT}px Arial, "Liberation Sans", "DejaVu Sans", sans-serif; }`;
 
@@ -35,7 +37,8 @@
     const layer = document.createElementNS(XHTML, "div");
     const shadow = layer.attachShadow({ mode: "closed" });
     shadow.adoptedStyleSheets = [sheet];
-    shadow.append(...boxes.map(outline), ...tags(boxes));
+    const around = boxes.map(surrounding);
+    shadow.append(...around.map(outline), ...tags(around));
     show(layer);
     timer = setTimeout(erase, LIFE_MS);
   }
@@ -70,6 +73,10 @@
     const light = hue > 45 && hue < 200 ? 28 : 42;
     return `${hue} 95% ${light + (label % 3) * 3}%`;
   };
+  // The line runs around the element, not over the first and last letter of its text.
+  const surrounding = ([label, left, top, right, bottom]) => [
+    label, Math.max(0, left - LINE), Math.max(0, top - LINE), Math.min(innerWidth, right + LINE), Math.min(innerHeight, bottom + LINE),
+  ];
   function rectangle(left, top, width, height, colours) {
     const made = document.createElementNS(XHTML, "div");
     made.style.cssText = `left:${left}px;top:${top}px;width:${width}px;height:${height}px;${colours}`;

@@ -1,4 +1,4 @@
-"""Ending the block that is running when the thing it depends on dies."""
+"""Ending the blocks that are running when the thing they depend on dies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 class Interrupt:
     """A block that ends with `error` as soon as `fire` is called, now or before it was entered.
 
-    Works like `asyncio.timeout`, with an event in the place of the clock: the running task is
-    cancelled once, and that cancellation leaves the block as the error.
+    Works like `asyncio.timeout`, with an event in the place of the clock: every task that is in
+    the block is cancelled once, and that cancellation leaves the block as the error. A task is in
+    the block once at a time.
     """
 
     def __init__(self) -> None:
         self._error: Exception | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
+        self._tasks: dict[asyncio.Task[object], int] = {}
 
     @property
     def has_fired(self) -> bool:
@@ -27,19 +27,19 @@ class Interrupt:
         return self._error is not None
 
     def fire(self, error: Exception) -> None:
-        """End the running block, if there is one, and every later one, with this error."""
+        """End the blocks that are running, and every later one, with this error."""
         if self._error is not None:
             return
         self._error = error
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     async def __aenter__(self) -> Self:
         if self._error is not None:
             raise self._error
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = task.cancelling()
         return self
 
     async def __aexit__(
@@ -48,10 +48,11 @@ class Interrupt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        task, self._task = self._task, None
+        task = asyncio.current_task()
         assert task is not None
+        cancelling_before = self._tasks.pop(task)
         if self._error is None:
             return
         # Ours is one cancellation; more than that came from outside and goes on.
-        if task.uncancel() <= self._cancelling and kind is not None:
+        if task.uncancel() <= cancelling_before and kind is not None:
             raise self._error from error

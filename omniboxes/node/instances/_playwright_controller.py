@@ -25,10 +25,16 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page
 
 WORLD_NAME = "omnibox"
-WORLD_SCRIPTS = ("_page_script.js", "_draw_script.js", "_act_script.js")
+WORLD_SCRIPTS = (
+    "_sight_script.js",
+    "_page_script.js",
+    "_draw_script.js",
+    "_act_script.js",
+)
 # A navigation that was asked for begins within this, or not at all.
 REQUESTED_LIMIT_S = 1.0
 REPLACED_LIMIT_S = 0.1
+ANSWER_LIMIT_S = 0.3
 _SAME_DOCUMENT = frozenset({"sameDocument", "historySameDocument"})
 # A page can hide document.title behind an element of that name.
 SHOWN = """({
@@ -238,9 +244,15 @@ class Tab:
         return True
 
     async def interrupt(self) -> None:
-        """Stop whatever keeps the page from answering: a script or a load."""
-        await self.send("Runtime.terminateExecution")
-        await self.stop_loading()
+        """Stop whatever keeps the page from answering: a load or a script."""
+        if self.main_is_navigating:
+            await self.stop_loading()
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                await self.evaluate("0")
+        except TimeoutError:
+            # Only then: where no script runs, this would end the next one.
+            await self.send("Runtime.terminateExecution")
 
     async def stop_loading(self) -> None:
         """Give up the navigations under way; the page stays what it is."""

@@ -27,13 +27,6 @@ MAX_FOREIGN_FRAMES = 20
 ERASE_LIMIT_S = 1.0
 _MAX_KNOWN_FRAMES = 1000
 _KINDS = ("listed", "above", "below")
-_WRITTEN = {
-    "date": "2025-01-31",
-    "time": "13:45",
-    "datetime-local": "2025-01-31T13:45",
-    "month": "2025-01",
-    "week": "2025-W05",
-}
 _AGAIN = "take a new set_of_marks screenshot and use its labels"
 
 
@@ -365,10 +358,10 @@ def _problem(label: str, found: Mapping[str, Any]) -> InvalidRequest:
         case "gone":
             return StaleMark(f"id: the element of mark {label} is no longer in the page; {_AGAIN}")
         case "disabled":
-            return NotInteractable(f"id: the element of mark {label} is disabled")
+            return NotInteractable(f"id: the element of mark {label} is disabled or read-only")
         case "value":
-            kind = found["type"]
-            return InvalidRequest(f"value: must be a {kind} as HTML writes it: {_WRITTEN[kind]}")
+            kind, example = found["type"], found["example"]
+            return InvalidRequest(f"value: must be a {kind} as HTML writes it: {example}")
         case "option":
             return InvalidRequest(
                 f"value: must be one of the options: {', '.join(found['options'])}"

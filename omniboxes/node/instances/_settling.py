@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 NAVIGATION_LIMIT_S = 10.0
 FRAME_NAVIGATION_LIMIT_S = 1.0
 # What settling leaves of the deadline, for the screenshot.
-RESERVE_S = 0.5
+RESERVE_S = 1.0
+RECHECK_S = 0.5
 
 _SETTLE = f"""(() => {{
   const settler = window[Symbol.for("omnibox.settle")];
@@ -49,60 +50,64 @@ class Limits(NamedTuple):
 async def settle(tab: Tab, limits: Limits, *, scrolled: bool = False) -> Settling:
     """Wait until what was started in the tab has happened, at most to the cap."""
     started = time.monotonic()
+    give_up_at = started + limits.navigation_s
     documents_before = tab.documents_shown
     waited_for: set[str] = set()
     while True:
         if tab.is_navigating:
             waited_for.add("navigation")
-            if not await _navigation_over(tab, started, limits):
+            if not await _navigation_over(tab, started, give_up_at):
                 await tab.stop_loading()
                 report = await _insist(tab)
                 return _settling("navigation_pending", started, waited_for, report)
-        asked = await _ask_page(tab, limits, scrolled=scrolled)
+        asked = await _ask_page(tab, limits, give_up_at, scrolled=scrolled)
         if asked is None or tab.documents_shown > documents_before:
             waited_for.add("navigation")
         waited_for.update(asked["waited_for"] if asked is not None else ())
         if asked is not None and not tab.is_navigating:
             return _settling(asked["reason"], started, waited_for, asked)
-        if time.monotonic() - started > limits.navigation_s + limits.cap_s:
+        if time.monotonic() > give_up_at + limits.cap_s:
             # A page that goes on replacing itself.
             return _settling("cap", started, waited_for, await _insist(tab))
 
 
-async def _ask_page(tab: Tab, limits: Limits, *, scrolled: bool) -> dict[str, Any] | None:
-    """Let the page settle and return what it says, None when its document was replaced."""
+async def _ask_page(
+    tab: Tab, limits: Limits, give_up_at: float, *, scrolled: bool
+) -> dict[str, Any] | None:
+    """Let the page settle and return what it says; None when another one takes its place."""
     arguments = json.dumps([limits.cap_s * 1000, limits.parse_s * 1000, scrolled])[1:-1]
-    longest_s = max(limits.parse_s + limits.cap_s + RESERVE_S, limits.navigation_s)
-    while True:
-        try:
-            async with asyncio.timeout(longest_s):
-                report: dict[str, Any] = await tab.evaluate(_SETTLE % arguments)
-                return report
-        except ContextLost:
-            return None
-        except TimeoutError:
-            # While a navigation is under way Chromium keeps the question back.
-            if tab.main_is_navigating:
-                return None
-        except ScriptFailed:
-            # A page that broke the builtins of its own world cannot settle; it can be shown.
-            return {"reason": "idle", "waited_for": [], **await tab.shown()}
+    question = asyncio.ensure_future(tab.evaluate(_SETTLE % arguments))
+    try:
+        while not question.done():
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0 and tab.main_is_navigating:
+                return None  # while a navigation is under way Chromium keeps the question back
+            await asyncio.wait([question], timeout=left_s if left_s > 0 else RECHECK_S)
+        report: dict[str, Any] = question.result()
+        return report
+    except ContextLost:
+        return None
+    except ScriptFailed:
+        # A page that broke the builtins of its own world cannot settle; it can be shown.
+        return {"reason": "idle", "waited_for": [], **await tab.shown()}
+    finally:
+        question.cancel()
 
 
 async def _insist(tab: Tab) -> dict[str, Any]:
     while True:
-        report = await _ask_page(tab, Limits(0.0, 0.0), scrolled=False)
+        report = await _ask_page(tab, Limits(0.0, 0.0), time.monotonic(), scrolled=False)
         if report is not None:
             return report
 
 
-async def _navigation_over(tab: Tab, started: float, limits: Limits) -> bool:
+async def _navigation_over(tab: Tab, started: float, give_up_at: float) -> bool:
     """Wait for the navigations under way; False when the page's own one does not come."""
     while tab.is_navigating:
         is_main = tab.main_is_navigating
-        limit_s = limits.navigation_s if is_main else FRAME_NAVIGATION_LIMIT_S
+        until = give_up_at if is_main else min(give_up_at, started + FRAME_NAVIGATION_LIMIT_S)
         try:
-            async with asyncio.timeout(started + limit_s - time.monotonic()):
+            async with asyncio.timeout(until - time.monotonic()):
                 await tab.navigation_changed()
         except TimeoutError:
             if is_main:

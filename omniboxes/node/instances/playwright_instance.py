@@ -101,14 +101,14 @@ class PlaywrightInstance:
         self = cls(settings, egress, options)
         try:
             await self._open(browser, options)
-        except PlaywrightError as exc:
-            await self._stack.aclose()
-            if not browser.is_connected():
+        except BaseException as exc:
+            if browser.is_connected():
+                await self._abandon()
+            if not isinstance(exc, PlaywrightError):
+                raise
+            if options is None or not browser.is_connected():
                 raise InstanceCrashed(CRASHED) from exc
             raise InvalidRequest(f"the lease options do not work: {exc.message[:300]}") from exc
-        except BaseException:
-            await self._stack.aclose()
-            raise
         return self
 
     async def _open(self, browser: Browser, options: LeaseOptions | None) -> None:
@@ -156,6 +156,13 @@ class PlaywrightInstance:
         """End the running command and every later one with this error."""
         self._gone.fire(error)
 
+    async def _abandon(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_LIMIT_S):
+                await self._stack.aclose()
+        except TimeoutError:
+            logger.warning("a context that was being opened did not close")
+
     async def aclose(self) -> None:
         """Close the context and all it opened."""
         self._gone.fire(InstanceCrashed(CRASHED))
@@ -185,7 +192,9 @@ class PlaywrightInstance:
         """Carry out a command, settle, and look at the page, all under one lock."""
         async with self._turn(deadline_s) as ends_at:
             answer: dict[str, Any] = dict(_actions.SUCCESS)
-            if command is not None and _actions.is_reading(command):
+            if isinstance(command, c.Screenshot):
+                command = None  # every step takes one
+            elif command is not None and _actions.is_reading(command):
                 answer.update(await self._read(command))
                 command = None
             if command is None:
@@ -230,6 +239,11 @@ class PlaywrightInstance:
                 except TabClosed as exc:
                     await self._outlive(exc)
                     raise NavigationFailed("The page closed itself; its opener is shown") from exc
+                except PlaywrightError as exc:
+                    if "closed" not in exc.message:
+                        raise
+                    await self._die()  # a context that is gone is as good as crashed
+                    raise
         finally:
             self._lock.release()
 
@@ -248,8 +262,11 @@ class PlaywrightInstance:
                 async with asyncio.timeout(REASON_LIMIT_S):
                     await exc.tab.closed.wait()
             except TimeoutError:
-                self.crash()
-                await asyncio.sleep(0)  # where the interruption takes effect
+                await self._die()
+
+    async def _die(self) -> None:
+        self.crash()
+        await asyncio.sleep(0)  # where the interruption takes effect
 
     async def _perform(self, command: c.Command, ends_at: float) -> tuple[dict[str, Any], Settling]:
         match command:

@@ -182,20 +182,20 @@ class Server:
 
     def chromium(self) -> psutil.Process:
         """Return the browser process; distributions start it through a shell script."""
-        main = [p for p in self.browser_processes() if "--type=" not in " ".join(p.cmdline())]
-        return main[-1]
+        return [p for p, line in self.browser_processes() if "--type=" not in " ".join(line)][-1]
 
     def renderers(self) -> list[psutil.Process]:
         """Return the processes that run pages."""
-        return [p for p in self.browser_processes() if "--type=renderer" in p.cmdline()]
+        return [p for p, line in self.browser_processes() if "--type=renderer" in line]
 
-    def browser_processes(self) -> list[psutil.Process]:
-        """Return all processes of the Chromium."""
+    def browser_processes(self) -> list[tuple[psutil.Process, list[str]]]:
+        """Return all processes of the Chromium with their command lines."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # or a zombie
-                if process.cmdline() and "chrom" in process.name():
-                    found.append(process)
+                line = process.cmdline()
+                if line and "chrom" in process.name():
+                    found.append((process, line))
         return found
 
 

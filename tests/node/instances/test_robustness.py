@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
+from omniboxes.common.commands import BY_NAME
 from omniboxes.errors import DeadlineExceeded, InstanceNotFound, InvalidRequest
 from tests.node.instances.driving import DEADLINE_HEADER, Server, Session
 from tests.site_server import Site
@@ -261,3 +263,32 @@ async def test_probe_asks_the_page_itself(session: Session) -> None:
     with pytest.raises(DeadlineExceeded):
         await session.call("GET", "/probe", deadline_s=0.5)
     assert (await session.call("GET", "/probe"))["status"] == "success"
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "visit_page": {"url": "about:blank"},
+    "evaluate": {"expression": "1"},
+    "sleep": {"duration": 0},
+    "keypress": {"keys": ["a"]},
+    "drag_coords": {"x": 5, "y": 5, "to_x": 9, "to_y": 9},
+    "switch_tab": {"index": 0},
+}
+
+
+async def test_every_command_can_be_a_step(shared: Session) -> None:
+    for name, command in BY_NAME.items():
+        await shared.visit("timers.html")
+        await shared.step(options={"interaction_mode": "set_of_marks"})
+        given = {"x": 300, "y": 300, "id": "1", "value": "text"}
+        needed = command.model_json_schema().get("required", [])
+        arguments = ARGUMENTS.get(name) or {field: given[field] for field in needed}
+        step = await shared.step(name, **arguments)
+        assert step.image.startswith(b"\x89PNG"), name
+
+
+async def test_deadline_of_a_pause_leaves_the_pages_scripts_alone(session: Session) -> None:
+    await session.visit("timers.html")
+    await session.evaluate("setTimeout(() => { document.title = 'ran'; }, 900); 0")
+    with pytest.raises(DeadlineExceeded):
+        await session.execute("sleep", duration=5, deadline_s=0.3)
+    assert (await session.step("sleep", duration=1)).metadata["title"] == "ran"

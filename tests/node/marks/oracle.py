@@ -1,9 +1,11 @@
 """What Chromium itself does with the mouse: the judge of what a mark claims.
 
-Listeners in the page's own world record the path of the last mouse event, in the top document and
-in every frame of its origin. Elements are told apart by numbers of the oracle's own.
+Its hit test answers for the top document. For frames, and for where a label leads, listeners in the
+page's own world record the path of the last mouse event, in the top document and in every frame of
+its origin. Elements are told apart by numbers of the oracle's own.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,20 @@ _INSTALL = """(() => {
   oracle.idOf = idOf;
   const describe = (node) => ({ id: idOf(node), tag: node.localName, names: names(node) });
   const elements = (path) => path.filter((node) => node.nodeType === 1).map(describe);
+  // The path of the element at a point of the top document; null where that is a frame.
+  oracle.at = ([x, y]) => {
+    let hit = document.elementFromPoint(x, y);
+    while (hit?.shadowRoot) {
+      const inner = hit.shadowRoot.elementFromPoint(x, y);
+      if (!inner || inner === hit) break;
+      hit = inner;
+    }
+    if (!hit || hit.localName === "iframe") return null;
+    const path = [];
+    const above = (node) => node.assignedSlot ?? node.parentNode ?? node.host;
+    for (let node = hit; node; node = above(node)) path.push(node);
+    return elements(path);
+  };
   const watch = (view) => {
     if (view.watched) return;
     view.watched = true;
@@ -104,8 +120,16 @@ class Oracle:
         """Listen in the page that is shown now."""
         await self._session.evaluate(_INSTALL)
 
-    async def at(self, point: tuple[float, float]) -> Hit:
-        """Move the mouse to a point and return what it met."""
+    async def at(self, points: list[tuple[float, float]]) -> list[Hit]:
+        """Return what the mouse meets at each point."""
+        paths = await self._session.evaluate(f"{json.dumps(points)}.map(oracle.at)")
+        # Inside frames only a real mouse tells, however they are turned.
+        return [
+            Hit(path, is_foreign=False) if path else await self._moved_to(point)
+            for point, path in zip(points, paths, strict=True)
+        ]
+
+    async def _moved_to(self, point: tuple[float, float]) -> Hit:
         return await self._after(point, "hover_coords", x=point[0], y=point[1])
 
     async def by_label(self, label: str, point: tuple[float, float]) -> Hit:

@@ -49,11 +49,24 @@ async def test_filling_presses_enter(session: MarkedSession) -> None:
     assert "search = tea" in await session.text("log")
 
 
+async def test_filling_a_date_presses_enter_too(session: MarkedSession) -> None:
+    marks = await session.open("forms.html")
+    await session.fill(marks.label("Date"), "2025-01-31", press_enter=True)
+    assert "date = 2025-01-31" in await session.text("log")
+
+
 async def test_value_that_a_date_cannot_have(session: MarkedSession) -> None:
     marks = await session.open("forms.html")
     with pytest.raises(InvalidRequest, match=r"^value: .*date.*2025-01-31"):
         await session.fill(marks.label("Date"), "tomorrow")
     assert (await session.mark()).of("Date")["value"] == "2024-05-17"
+
+
+async def test_value_that_a_drop_down_does_not_offer(session: MarkedSession) -> None:
+    marks = await session.open("forms.html")
+    with pytest.raises(InvalidRequest, match=r"^value: .*Red, Green, Blue"):
+        await session.fill(marks.label("Colour"), "Mauve")
+    assert (await session.mark()).of("Colour")["value"] == "Red"
 
 
 async def test_field_in_a_wrapper_is_what_is_filled(session: MarkedSession) -> None:
@@ -128,6 +141,16 @@ async def test_options_of_an_aria_list_are_chosen(session: MarkedSession) -> Non
     await session.click_label(marks.label("Country"))
     marks = await session.mark()
     assert marks.of("Canada")["role"] == "option"
+    await session.execute("select_option", id=marks.label("Canada"))
+    assert await session.text("country-value") == "Canada"
+
+
+async def test_option_of_a_list_that_closed_since_is_chosen(session: MarkedSession) -> None:
+    marks = await session.open("combobox.html")
+    await session.click_label(marks.label("Country"))
+    marks = await session.mark()
+    await session.evaluate("document.getElementById('country').blur(), 0")
+    assert "Canada" not in await session.page_text()
     await session.execute("select_option", id=marks.label("Canada"))
     assert await session.text("country-value") == "Canada"
 

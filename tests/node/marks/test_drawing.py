@@ -90,7 +90,7 @@ async def test_styles_of_the_page_do_not_reach_the_overlay(session: MarkedSessio
     box = marks.rect("1")
     assert box is not None
     plain = await picture(session)
-    edge = round(box.left) + 1, round(box.bottom) - 5
+    edge = round(box.left) - 1, round(box.bottom) - 5
     await session.evaluate("""(() => {
       const style = document.createElement("style");
       style.textContent = `:root > div, div { display: none !important; opacity: 0 !important;
@@ -110,7 +110,7 @@ async def test_marks_are_drawn_above_modal_dialogs(session: MarkedSession) -> No
     marks = await session.mark()
     box = marks.rect(marks.label("Dialog OK"))
     assert box is not None
-    point = round(box.left) + 1, round((box.top + box.bottom) / 2)
+    point = round(box.left) - 1, round((box.top + box.bottom) / 2)
     marked, plain = await picture(session), await picture(session, "coordinates")
     (with_mark,), (without,) = [await colours(session, p, point) for p in (marked, plain)]
     assert differs(with_mark, without)
@@ -130,7 +130,7 @@ async def test_link_in_a_picture_is_marked_and_clicked(session: MarkedSession) -
     marks = await session.open("picture.svg")
     box = marks.rect(marks.label("A link"))
     assert box is not None
-    point = round(box.left) + 1, round(box.bottom) - 5
+    point = round(box.left) - 1, round(box.bottom) - 5
     marked, plain = await picture(session), await picture(session, "coordinates")
     await session.click_label(marks.label("A link"))
     assert (await session.call("GET", "/metadata"))["url"].endswith("landing.html?from=svg")

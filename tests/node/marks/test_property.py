@@ -1,9 +1,12 @@
 """On every page of the site the mouse meets in the middle of a box what the mark denotes."""
 
+import json
+
 import pytest
 
 from tests.node.marks.driving import HEIGHT, WIDTH, MarkedSession, Marks
-from tests.node.marks.oracle import Hit, Oracle
+from tests.node.marks.odd_pages import ODD
+from tests.node.marks.oracle import Oracle
 from tests.site_server import SITE_DIR
 
 pytestmark = pytest.mark.browser
@@ -30,11 +33,11 @@ async def assert_marks_hold(session: MarkedSession) -> Marks:
     expected = await oracle.plainly_interactive()
     marks = await session.mark()
     assert_numbered(marks)
-    met: dict[str, Hit] = {}
-    for label, rect in marks.boxed():
+    for _, rect in marks.boxed():
         assert 0 <= rect.left < rect.right <= WIDTH
         assert 0 <= rect.top < rect.bottom <= HEIGHT
-        met[label] = await oracle.at(rect.centre)
+    hits = await oracle.at([rect.centre for _, rect in marks.boxed()])
+    met = dict(zip((label for label, _ in marks.boxed()), hits, strict=True))
     denoted: dict[int, str] = {}
     for label, rect in marks.boxed():
         if met[label].is_foreign:
@@ -73,3 +76,11 @@ async def test_marks_hold_with_something_open_above_the_page(
     assert OPENERS[opener] in opened.names()
     # A popover leaves the rest of the page in reach.
     assert ("Header link" in opened.names()) == (opener == "Open popover")
+
+
+@pytest.mark.parametrize("kind", ODD)
+async def test_marks_hold_on_odd_pages(hasty: MarkedSession, kind: str) -> None:
+    await hasty.visit("empty.html")
+    await hasty.evaluate(f"document.body.innerHTML = {json.dumps(ODD[kind])}; 0")
+    marks = await assert_marks_hold(hasty)
+    assert marks.visible
