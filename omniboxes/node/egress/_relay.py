@@ -81,4 +81,5 @@ class _Relay:
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:
     sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+    if sock is not None and sock.fileno() >= 0:  # else the transport is closed already
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)

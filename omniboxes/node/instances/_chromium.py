@@ -108,7 +108,7 @@ async def launch(driver: Playwright, settings: Settings, proxy_port: int) -> Bro
     try:
         return await driver.chromium.launch(
             executable_path=str(browser.path),
-            args=chromium_flags(proxy_port),
+            args=[*chromium_flags(proxy_port), _window_size(settings)],
             chromium_sandbox=sandboxed,
             timeout=LAUNCH_TIMEOUT_S * 1000,
             # The instance server handles its signals itself.
@@ -122,6 +122,11 @@ async def launch(driver: Playwright, settings: Settings, proxy_port: int) -> Bro
             f"Chromium at {browser.path} does not start ({first_line}); run it by hand to see why, "
             "or set OMNIBOX_BROWSER to another one."
         ) from exc
+
+
+def _window_size(settings: Settings) -> str:
+    # A page in full screen gets the size of the screen, which is that of the first window.
+    return f"--window-size={settings.viewport_width},{settings.viewport_height}"
 
 
 __all__ = ["chromium_flags", "kill_browsers", "launch", "playwright_driver", "watched_driver"]

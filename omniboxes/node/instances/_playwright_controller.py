@@ -13,6 +13,7 @@ import time
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
@@ -35,6 +36,7 @@ WORLD_SCRIPTS = (
 REQUESTED_LIMIT_S = 1.0
 REPLACED_LIMIT_S = 0.1
 ANSWER_LIMIT_S = 0.3
+_WINDOW_SCHEMES = frozenset({"", "http", "https", "about", "blob"})
 _SAME_DOCUMENT = frozenset({"sameDocument", "historySameDocument"})
 # A page can hide document.title behind an element of that name.
 SHOWN = """({
@@ -348,8 +350,10 @@ class Tab:
         self._requested.pop(frame, None)
         self._navigation_event.set()
 
-    def _on_window_open(self, _: dict[str, Any]) -> None:
-        self.windows_awaited += 1
+    def _on_window_open(self, event: dict[str, Any]) -> None:
+        # Mail and telephone links open nothing here.
+        if urlsplit(event["url"]).scheme in _WINDOW_SCHEMES:
+            self.windows_awaited += 1
 
     def _on_dialog(self, event: dict[str, Any]) -> None:
         # Playwright dismisses it; the agent is told what it said.

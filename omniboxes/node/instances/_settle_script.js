@@ -231,6 +231,8 @@
     state.roots.add(new WeakRef(root));
     return root;
   });
+  // The viewport is the tier's business: screenshots show the window, whatever the page made of it.
+  for (const name of ["resizeTo", "resizeBy", "moveTo", "moveBy"]) replace(window, name, () => undefined);
   // Both may begin a new document in this window, which takes our listeners away.
   const rewrites = (target, self, args) => {
     try { return Reflect.apply(target, self, args); } finally { listen(); }

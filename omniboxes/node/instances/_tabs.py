@@ -142,8 +142,12 @@ class Tabs:
         awaiting = next((tab for tab in self._tabs if tab.windows_awaited), None)
         if awaiting is not None:
             awaiting.windows_awaited -= 1
-        is_one_too_many = len(self._tabs) + len(self._adopting) >= self._max_tabs
-        work = self._refuse(page) if is_one_too_many else self._adopt_opened(page)
+        if not page.url:
+            work = self._close_quietly(page)  # it became a download, and has nothing to show
+        elif len(self._tabs) + len(self._adopting) >= self._max_tabs:
+            work = self._refuse(page)
+        else:
+            work = self._adopt_opened(page)
         task = asyncio.create_task(work, name="adopt-tab")
         self._adopting.add(task)
         task.add_done_callback(self._adopting.discard)
@@ -151,6 +155,9 @@ class Tabs:
     async def _refuse(self, page: Page) -> None:
         logger.info("closed a window beyond the %d tabs of a session", self._max_tabs)
         self.notices.closed_tabs += 1
+        await self._close_quietly(page)
+
+    async def _close_quietly(self, page: Page) -> None:
         try:
             await page.close()
         except PlaywrightError:

@@ -63,6 +63,7 @@ VISITABLE_SCHEMES = frozenset({"http", "https", "data"})
 REFUSED_SCHEMES = frozenset(
     {"file", "chrome", "view-source", "devtools", "chrome-extension", "ftp"}
 )
+NO_FULL_SCREEN = "Element.prototype.requestFullscreen = async () => { throw new TypeError(); };"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -116,6 +117,9 @@ class PlaywrightInstance:
         context: BrowserContext = await browser.new_context(**arguments)
         self._stack.push_async_callback(_close_context, context)
         await context.add_init_script(script("_settle_script.js"))
+        if self._size != (self._settings.viewport_width, self._settings.viewport_height):
+            # Full screen has one size for all sessions of a Chromium, so it is not to be had here.
+            await context.add_init_script(NO_FULL_SCREEN)
         self._tabs = Tabs(context, self._size, self._settings.max_tabs, self.crash)
         await self._tabs.open_blank()
 

@@ -241,3 +241,29 @@ async def test_sleep_lets_the_page_go_on(session: Session) -> None:
 async def test_sleep_of_no_sensible_length_is_refused(shared: Session, duration: object) -> None:
     with pytest.raises(InvalidRequest, match="duration"):
         await shared.execute("sleep", duration=duration)
+
+
+@pytest.mark.parametrize(
+    "action", ["document.documentElement.requestFullscreen()", "resizeTo(300, 300)"]
+)
+@pytest.mark.parametrize("size", [(1280, 768), (900, 700)])
+async def test_screenshot_has_its_size_whatever_the_page_does_to_its_window(
+    server: Server, site: Site, size: tuple[int, int], action: str
+) -> None:
+    width, height = size
+    async with server.leased(site, viewport={"width": width, "height": height}) as session:
+        await session.visit("shop.html")
+        await session.evaluate(f"onclick = () => {{ {action}; }}; 0")
+        await session.step("click_coords", x=5, y=5)
+        step = await session.step("sleep", duration=0.2)
+        assert png_size(step.image) == size
+        assert (step.metadata["width"], step.metadata["height"]) == size
+
+
+async def test_page_with_a_strict_policy_is_used_like_any_other(session: Session) -> None:
+    await session.visit("csp.html")
+    assert (await session.click("button", shows="count")).value == "1"
+    assert (await session.click("try-fetch", shows="log")).value == "fetch refused"
+    marked = await session.step(options={"interaction_mode": "set_of_marks"})
+    assert len(marked.fields["marks"]["visible_rects"]) == 5
+    assert "Strict content" in await session.page_text()

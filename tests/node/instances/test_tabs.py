@@ -179,3 +179,20 @@ async def test_tab_that_does_not_exist_is_refused(session: Session, command: str
         await session.execute(command, index=3)
     with pytest.raises(InvalidRequest, match="index"):
         await session.execute(command, index=-1)
+
+
+async def test_window_that_becomes_a_download_is_closed_and_reported(session: Session) -> None:
+    await session.visit("navigate.html")
+    await session.evaluate("document.getElementById('link-download').target = '_blank'")
+    step = await session.click("link-download", shows="log")
+    assert step.fields["downloads"] == ["report.csv"]
+    assert step.metadata["title"] == "Navigate"
+    assert len((await session.execute("list_tabs"))["tabs"]) == 1
+
+
+async def test_window_for_another_program_is_not_waited_for(session: Session) -> None:
+    await session.visit("navigate.html")
+    await session.evaluate("document.getElementById('link-mailto').target = '_blank'")
+    step = await session.click("link-mailto", shows="log")
+    assert (step.reason, step.metadata["title"]) == ("idle", "Navigate")
+    assert "tabs" not in step.fields
