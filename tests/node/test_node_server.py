@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from tests.node.running import (
     AVAILABLE,
     CHILD_SERVER,
     NodeClient,
-    Reply,
     left_in,
     processes_below,
     processes_in,
@@ -310,49 +308,6 @@ async def test_server_that_cannot_recycle_is_replaced(monkeypatch: pytest.Monkey
         await node.reset(await node.lease())
         await node.until_available(1)
         assert (await node.metrics())["instance_restarts_total"] == 1
-
-
-@pytest.mark.slow
-@pytest.mark.redis
-async def test_nothing_is_lost_or_doubled_while_servers_and_redis_die(temp: Path) -> None:
-    rng = random.Random(0)
-    with RedisServer.running() as server:
-        limits = settings(redis_url=server.url, get_wait_s=1)
-        async with serve_node(6, limits) as node, asyncio.TaskGroup() as group:
-            seen: set[str] = set()
-            clients = [group.create_task(_live_with_it(node, rng, seen)) for _ in range(8)]
-            while not all(client.done() for client in clients):
-                await asyncio.sleep(rng.uniform(1.5, 4))
-                if victims := processes_in(temp):
-                    rng.choice(victims).kill()
-                if rng.random() < 0.3:
-                    await asyncio.to_thread(server.stop)
-                    await asyncio.to_thread(server.start)
-            await node.until_available(6)
-            assert (await node.info())["in_use"] == []
-
-
-async def _live_with_it(node: NodeClient, rng: random.Random, seen: set[str]) -> None:
-    """Lease, use and release a few times, with nothing but the documented answers."""
-    commands = ["options"] * 30 + ["crash", "forget", "exit"]
-    for _ in range(6):
-        granted = await _once_possible(node.get)
-        instance_id = granted.json["instance_id"]
-        assert instance_id not in seen
-        seen.add(instance_id)
-        for _ in range(3):
-            reply = await node.execute(instance_id, {rng.choice(commands): {}})
-            assert reply.status in {200, 410}
-        released = await _once_possible(lambda: node.reset(instance_id))  # noqa: B023 - at once
-        assert released.status == 200
-
-
-async def _once_possible(call: Callable[[], Awaitable[Reply]]) -> Reply:
-    while True:
-        reply = await call()
-        if reply.status != 503:
-            return reply
-        await asyncio.sleep(0.05)
 
 
 # Redis.
